@@ -92,7 +92,7 @@ test('a hidden page notifies of what is new once that is switched on, and never 
   await other.getByRole('button', { name: 'Notify: on', pressed: true }).waitFor();
   const second = await raise('<b>somebody</b> does');
   await until(async () => (await raised()).length, 1);
-  assert.match((await raised())[0], new RegExp(`^Lastword: (A decision waits|${before + 2} decisions wait) for you\\.$`));
+  assert.match((await raised())[0], new RegExp(`^Lastword: (1 pending decision|${before + 2} pending decisions) for you$`));
   await other.evaluate(() => { window.away = false; });
   const third = await raise('the page is looked at');
   await until(waiting, before + 3);

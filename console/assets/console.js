@@ -120,9 +120,8 @@
     const more = waiting > known;
     known = waiting;
     if (!more || !document.hidden || !notifies()) return;
-    const body = waiting === 1 ? 'A decision waits for you.' : `${waiting} decisions wait for you.`;
     // Several pages that are open say it once.
-    const shown = new Notification('Lastword', { body, tag: `lastword-${waiting}` });
+    const shown = new Notification('Lastword', { body: $('#waiting').dataset.words, tag: `lastword-${waiting}` });
     shown.onclick = () => { window.focus(); shown.close(); };
   };
   document.addEventListener('htmx:after:swap', () => { tick(); localize(); countDown(); retitle(); notify(); });

@@ -24,11 +24,11 @@ use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
 use super::pages::{View, ViewParams};
 use super::parts::{
-    badge, bar, capital, conversation, done_word, encoded, excerpt, foreign_line, money, number, plural, spent, time,
+    badge, bar, capital, conversation, done_word, encoded, foreign_line, money, number, plural, spent, time,
     tokens as counted, url,
 };
 use super::session::Viewer;
-use super::{claims, decision, exchange, film, graph, incidents, links, log, now, pages, tree, waterfall};
+use super::{claims, decision, exchange, film, graph, incidents, links, log, markdown, now, pages, tree, waterfall};
 use crate::reads::graph as calls;
 use crate::reads::history::{self, History};
 use crate::reads::open_requests::{Doing, OpenRequest};
@@ -74,8 +74,8 @@ pub(super) async fn detail(
     let main = html! {
         div.split {
         div.side {
-        (heading(reference, &html! { (standing(viewer.waiting(), &history.view, !history.waiting.is_empty())) span.grow {} (controls(viewer, &history.view)) }))
-        @if !history.subject.is_empty() { p.subject { (foreign_line(&history.subject)) } }
+        (heading(reference, &html! { (standing(viewer.waiting(), &history.view, !history.waiting.all.is_empty())) span.grow {} (controls(viewer, &history.view)) }))
+        @if !history.subject.is_empty() { p.subject { (markdown::line(&history.subject, usize::MAX)) } }
         (essentials(viewer, &history))
         (waiting(viewer, moment, &history))
         (open_work(viewer, moment, &history))
@@ -93,7 +93,7 @@ pub(super) async fn detail(
             (params.graph_toggle(&history))
             (params.following(&history))
         }
-        @if let Some(graph) = &graph { (film::offer(reference)) (graph::view(graph)) }
+        @if let Some(graph) = &graph { (film::offer(reference)) (graph::view(viewer, graph)) }
         (params.paging(&history, "Parts of the history"))
         div #history data-total=(history.page.total) data-left=(history.page.total - history.page.before - history.page.within) {
             @match params.view {
@@ -158,21 +158,21 @@ fn budget(history: &History) -> Markup {
 
 /// Shows the decisions that hold up its work, each with the link to its page.
 fn waiting(viewer: &Viewer, moment: &Moment, history: &History) -> Markup {
-    let more = history.waiting.len().saturating_sub(WAITING_MAX);
+    let more = history.waiting.beyond(WAITING_MAX);
     html! {
-        @if !history.waiting.is_empty() {
+        @if !history.waiting.all.is_empty() {
             section.card.waits aria-label=(capital(viewer.waiting())) {
                 ul.lines {
-                    @for decision in history.waiting.iter().take(WAITING_MAX) {
+                    @for decision in history.waiting.first.iter().take(WAITING_MAX) {
                         @let (verb, id) = (decision::verb(viewer, decision), decision.asked.id());
                         li.waits-line data-row tabindex="-1" {
-                            span.what { (now::sentence(decision)) }
+                            span.what { (now::alarmed(decision)) }
                             (decision::ends(decision, moment))
                             span.to-do { a.button data-open-row href=(url(&decision::path(&decision.asked))) aria-label={ (verb) " " (id) } { (verb) } " " span.faint.id { (id) } }
                         }
                     }
                 }
-                @if more > 0 { p { a href=(url("/inbox")) { "and " (more) " more in the inbox" } } }
+                @if !more.is_empty() { p { a href=(url("/inbox")) { "and " (more) } } }
             }
         }
     }
@@ -189,7 +189,7 @@ fn open_work(viewer: &Viewer, moment: &Moment, history: &History) -> Markup {
                 summary {
                     "Open work: " (plural(history.open_tasks, "request", "requests"))
                     @if let Some((one, note)) = newest {
-                        " · " (foreign_line(&one.agent)) ": " span.ink { (excerpt(&note.text, 90)) } " " (time(&rfc3339(note.at), moment.now))
+                        " · " (foreign_line(&one.agent)) ": " span.ink { (markdown::line(&note.text, 90)) } " " (time(&rfc3339(note.at), moment.now))
                     }
                 }
                 ul.lines { @for one in &history.open { (open_request(viewer, moment, history, one)) } }
@@ -207,7 +207,7 @@ fn open_request(viewer: &Viewer, moment: &Moment, history: &History, one: &OpenR
         Doing::Queued => "queued",
         Doing::WaitsForAnswers => "waiting for answers",
     };
-    let subject = html! { @if one.subject.is_empty() { "no text" } @else { (excerpt(&one.subject, 90)) } };
+    let subject = html! { @if one.subject.is_empty() { "no text" } @else { (markdown::line(&one.subject, 90)) } };
     html! {
         li data-row tabindex="-1" {
             (badge(word)) " " b { (foreign_line(&one.agent)) } " "
@@ -218,7 +218,7 @@ fn open_request(viewer: &Viewer, moment: &Moment, history: &History, one: &OpenR
             @if one.reference != history.view.summary.reference { " in " (conversation(&one.reference)) }
             span.faint { @if let Some(from) = &one.from { " from " (foreign_line(from)) } " " (time(&rfc3339(one.since), moment.now)) }
             @if let Some(note) = &one.note {
-                p.progress-note { a.plain href={ (url("/messages/")) (note.message) } { (excerpt(&note.text, 140)) } " " span.faint { (time(&rfc3339(note.at), moment.now)) } }
+                p.progress-note { a.plain href={ (url("/messages/")) (note.message) } { (markdown::line(&note.text, 140)) } " " span.faint { (time(&rfc3339(note.at), moment.now)) } }
             }
         }
     }

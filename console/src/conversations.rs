@@ -18,7 +18,7 @@ use super::parts::{
 };
 use super::session::Viewer;
 use super::terms::term;
-use super::{conversation, incidents};
+use super::{conversation, incidents, markdown};
 use crate::reads::conversation_list::{self, ListParams, ListedConversation};
 
 /// `GET /conversations`: the list of conversations.
@@ -168,7 +168,7 @@ fn row(viewer: &Viewer, moment: &Moment, listed: &ListedConversation, open: &str
         div.row.talk.chosen[summary.reference == open] role="listitem" tabindex="-1" data-row id={ "c-" (encoded(&summary.reference)) } {
             div.what {
                 (link(&summary.reference)) " " (standing(viewer.waiting(), view, listed.human_waits))
-                @if !listed.subject.is_empty() { div.subject { (foreign_line(&listed.subject)) } }
+                @if !listed.subject.is_empty() { div.subject { (markdown::line(&listed.subject, usize::MAX)) } }
             }
             div.who { (foreign_line(&view.participants.join(", "))) }
             div.counts {
@@ -214,7 +214,7 @@ fn nearest(listed: &ListedConversation) -> Markup {
 fn below(viewer: &Viewer, moment: &Moment, listed: &ListedConversation) -> Markup {
     let summary = &listed.view.summary;
     html! {
-        (link(&summary.reference)) " " (standing(viewer.waiting(), &listed.view, listed.human_waits)) " " (foreign_line(&listed.subject))
+        (link(&summary.reference)) " " (standing(viewer.waiting(), &listed.view, listed.human_waits)) " " (markdown::line(&listed.subject, usize::MAX))
         span.faint {
             " · " (plural(listed.messages, "message", "messages"))
             @if listed.refused > 0 { " · " span.bad { (number(listed.refused)) " refused" } }

@@ -207,7 +207,7 @@ fn timed_out(
             }
             (chain(viewer, decision, &asked.reference))
             p { (foreign_line(&asked.message)) }
-            p { a href={ (url("/messages/")) (request.message) } { q { (foreign_line(&request.subject)) } } }
+            p { a href={ (url("/messages/")) (request.message) } { q { (markdown::line(&request.subject, usize::MAX)) } } }
             (viewer.allowed(Role::Operator, "Asking again", || again(viewer, id, request)))
             @if !decision.alike.is_empty() {
                 details id={ (id) "-alike" } {
@@ -284,7 +284,7 @@ fn answered(viewer: &Viewer, moment: &Moment, decision: &Decision, asked: &Escal
             h2 { b { (foreign_line(&asked.agent)) } " asked " (time(&asked.created_at, moment.now)) }
             (chain(viewer, decision, &asked.reference))
             (markdown::text(&asked.message))
-            @if let Some(request) = &decision.timed_out { p { a href={ (url("/messages/")) (request.message) } { q { (foreign_line(&request.subject)) } } } }
+            @if let Some(request) = &decision.timed_out { p { a href={ (url("/messages/")) (request.message) } { q { (markdown::line(&request.subject, usize::MAX)) } } } }
             @if !asked.options.is_empty() {
                 h3 { "Offered answers" }
                 ul { @for option in &asked.options { li { (foreign_line(option)) @if chosen(option) { " " (badge("chosen")) } } } }
@@ -438,7 +438,7 @@ pub(super) fn chain(viewer: &Viewer, decision: &Decision, reference: &str) -> Ma
             }
             // A request that timed out is shown by its card.
             @if let Some((seq, text)) = decision.request.as_ref().filter(|_| decision.timed_out.is_none()) {
-                p.task { "Its task: " a href={ (url("/messages/")) (seq) } { q { (excerpt(text, TASK_CHARS)) } } }
+                p.task { "Its task: " a href={ (url("/messages/")) (seq) } { q { (markdown::line(text, TASK_CHARS)) } } }
             }
         }
     }
@@ -449,7 +449,7 @@ pub(super) fn settled(moment: &Moment, decision: &Decision) -> Markup {
         Asked::Question(asked) => html! {
             li {
                 (badge(escalation_word(asked.state))) " " a href=(url(&path(&decision.asked))) { code { (asked.id) } } " of " b { (foreign_line(&asked.agent)) } " in " (conversation(&asked.reference))
-                ": " (excerpt(&markdown::plain(&asked.message), 100))
+                ": " (markdown::line(&asked.message, 100))
                 @if let Some(answer) = &asked.answer { " → " q { (excerpt(answer, 100)) } }
                 @if let Some(by) = &asked.answered_by { " by " (foreign_line(by)) }
                 " " (time(asked.answered_at.as_ref().unwrap_or(&asked.created_at), moment.now))

@@ -163,7 +163,7 @@ async fn notified(ctx: &Context, viewer: &Viewer, moment: &Moment, headers: &Hea
     html! {
         section.card #notified aria-labelledby="notified-title" {
             header { h2 #notified-title { "Notify this device" } }
-            p { "Where no page of the console is open, this browser says what waits for you, and opens it. The text goes, encrypted, through the push service of the browser's maker." }
+            p { "Where no page of the console is open, this browser says what is " (viewer.waiting()) ", and opens it. The text goes, encrypted, through the push service of the browser's maker." }
             ul.lines { @for device in &own { (line(viewer, moment, device)) } }
             div { (viewer.fill_in("notify-device", "/devices/notified", &html! {
                 div.fields.wide { label { span { "Name" } input type="text" name="name" value=(guessed(headers)) maxlength="64" autocomplete="off"; } }

@@ -16,6 +16,7 @@ use super::assets;
 use super::decision::shortened;
 use super::frame::ErrorPage;
 use super::graph::{Spot, halfway, label, route, spots};
+use super::markdown;
 use super::pages::ViewParams;
 use super::parts::{encoded, url};
 use super::session::Viewer;
@@ -103,7 +104,7 @@ fn step(line: &HistoryEntry) -> Option<FilmStep> {
     };
     let (from, to) = (message.from.clone(), message.to.clone());
     let line = format!("{from} {verb} {to}");
-    Some(FilmStep { from, to, what, line, words: shortened(&first_line(&message.body)) })
+    Some(FilmStep { from, to, what, line, words: shortened(&first_line(&markdown::plain(&message.body))) })
 }
 
 fn drawn(steps: &[FilmStep]) -> Markup {

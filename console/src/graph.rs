@@ -37,25 +37,25 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
     let main = html! {
         (heading("Agents", &html! { span.faint { "open requests, and those of the last hour" } }))
         (agents::views(agents::View::Graph))
-        (view(&graph))
+        (view(&viewer, &graph))
     };
     let topics = [Topic::Agents, Topic::Conversations, Topic::Inbox, Topic::Incidents];
     viewer.page(&ctx, &moment, Page { title: "Graph", place: Place::Agents, topics: &topics, main }).await
 }
 
 /// Shows a graph, and below it the same as a table.
-pub(super) fn view(graph: &Graph) -> Markup {
+pub(super) fn view(viewer: &Viewer, graph: &Graph) -> Markup {
     if graph.edges.is_empty() {
         return empty("No requests here.", &html! { "Agents appear here with the requests between them." });
     }
     html! {
-        (drawing(graph))
+        (drawing(viewer, graph))
         details #legend.fold {
             summary { "What the signs mean" }
             div.legend {
                 // What needs no human comes first.
                 @for activity in Activity::ALL.into_iter().rev() {
-                    span { span class={ "dot " (tone(Some(activity))) } {} " " (activity.word()) }
+                    span { span class={ "dot " (tone(Some(activity))) } {} " " (viewer.word(activity.word())) }
                 }
                 span { span.dot.human {} " human" } span { "colour: what the agent does now, in any conversation" } span { "larger: more tokens" }
                 span { span.dash.open {} " open requests" } span { span.dash {} " answered" } span.bad { span.dash.cut {} " all refused" }
@@ -65,7 +65,7 @@ pub(super) fn view(graph: &Graph) -> Markup {
         @if graph.unplaced > 0 {
             p.faint { (plural(graph.unplaced, "refusal has", "refusals have")) " no one recipient, such as of posts in rooms; " a href=(url("/limits#refused")) { "all refusals" } }
         }
-        (table(graph))
+        (table(viewer, graph))
     }
 }
 
@@ -121,7 +121,7 @@ pub(super) fn spots(nodes: &[&Node]) -> (f64, Vec<Spot>) {
     (half * 2.0, nodes.iter().enumerate().map(spot).collect())
 }
 
-fn drawing(graph: &Graph) -> Markup {
+fn drawing(viewer: &Viewer, graph: &Graph) -> Markup {
     let mut nodes: Vec<&Node> = graph.nodes.iter().collect();
     if nodes.len() > NODES_MAX {
         nodes.sort_by_key(|node| std::cmp::Reverse(node.tokens));
@@ -144,17 +144,17 @@ fn drawing(graph: &Graph) -> Markup {
                         }
                     }
                 }
-                @for (node, spot) in nodes.iter().zip(&spots) { (circle(node, *spot, size / 2.0)) }
+                @for (node, spot) in nodes.iter().zip(&spots) { (circle(viewer, node, *spot, size / 2.0)) }
             }
         }
     }
 }
 
-fn circle(node: &Node, spot: Spot, middle: f64) -> Markup {
+fn circle(viewer: &Viewer, node: &Node, spot: Spot, middle: f64) -> Markup {
     let Spot { x, y, r } = spot;
     html! {
         circle class={ "peer " (tone(node.activity)) } cx=(format!("{x:.0}")) cy=(format!("{y:.0}")) r=(format!("{r:.0}")) {
-            title { (escape(&node.name)) @if let Some(activity) = node.activity { ": " (activity.word()) }
+            title { (escape(&node.name)) @if let Some(activity) = node.activity { ": " (viewer.word(activity.word())) }
                 @if let Some(until) = node.rests_until { " until " (Shown::Minute.of(&rfc3339(until))) " UTC" } ", " (number(node.tokens)) " tokens" }
         }
         (label(&node.name, spot, middle))
@@ -260,7 +260,7 @@ fn arrow(from_x: f64, from_y: f64, x: f64, y: f64) -> ((f64, f64), (f64, f64), (
     ((x, y), (back.0 - uy * 4.0, back.1 + ux * 4.0), (back.0 + uy * 4.0, back.1 - ux * 4.0))
 }
 
-fn table(graph: &Graph) -> Markup {
+fn table(viewer: &Viewer, graph: &Graph) -> Markup {
     let node = |name: &str| graph.nodes.iter().find(|node| node.name == name);
     html! {
         div.table.edges tabindex="0" role="region" aria-label="Requests between agents" {
@@ -273,7 +273,7 @@ fn table(graph: &Graph) -> Markup {
                             td { (name_link(to))
                                 // What it does now says nothing about requests that are answered.
                                 @if let Some(node) = node(to).filter(|_| edge.open > 0) {
-                                    @if let Some(activity) = node.activity { " " (badge(activity.word())) }
+                                    @if let Some(activity) = node.activity { " " (badge(viewer.word(activity.word()))) }
                                     @if let Some(until) = node.rests_until { " " span.faint { "until " (clock(until)) } }
                                 }
                             }

@@ -35,30 +35,28 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
     let moment = Moment::of(&ctx);
     let lists = decisions::list(&ctx, viewer.caller).await?;
     let limits = limits::in_force(&ctx).await?;
-    let waiting = lists.waiting_all as u64;
-    let shown: usize = lists.waiting.iter().map(|decision| 1 + decision.alike.len()).sum();
-    let more = lists.waiting_all.saturating_sub(shown);
+    let (waiting, more) = (&lists.waiting.first, lists.waiting.beyond(usize::MAX));
     let main = html! {
-        (heading("Inbox", &html! { span.faint { (plural(waiting, "pending decision", "pending decisions")) ", what destroys or reaches further first, then the next to expire" } }))
-        @if lists.waiting.is_empty() {
+        (heading("Inbox", &html! { span.faint { (plural(lists.waiting.all.len() as u64, "pending decision", "pending decisions")) ", what destroys or reaches further first, then the next to expire" } }))
+        @if waiting.is_empty() {
             (empty("No pending decisions.", &html! {
                 "Agents' questions, held tool calls and tripped limits appear here as they arrive."
             }))
         }
-        @let calls = lists.waiting.iter().filter(|decision| matches!(decision.asked, Asked::Call(_))).count();
+        @let calls = waiting.iter().filter(|decision| matches!(decision.asked, Asked::Call(_))).count();
         @if calls > 1 && viewer.role <= Role::Approver { (select_many(&viewer)) }
         div.panes {
-            @if lists.waiting.len() > 1 {
-                (index(&moment, &lists.waiting))
+            @if waiting.len() > 1 {
+                (index(&moment, waiting))
                 // In a narrow window the list leads to one card at a time.
                 p.back { a href="#main" { "All decisions" } }
             }
             div.cards {
-                @for decision in &lists.waiting { (decision::card(&viewer, &moment, &limits, decision)) }
+                @for decision in waiting { (decision::card(&viewer, &moment, &limits, decision)) }
             }
         }
-        @if more > 0 {
-            p.faint { (plural(more as u64, "more decision waits", "more decisions wait")) ", behind these: they move up as you decide." }
+        @if !more.is_empty() {
+            p.faint { "And " (more) ". They move up as you decide." }
         }
         @if !lists.unread.is_empty() {
             details #unread.fold {
@@ -69,7 +67,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
                 ul.lines {
                     @for (message, answer) in with_answers(&lists.unread) {
                         li { (badge(message.kind)) " " b { (foreign_line(&message.from)) } @if let Some(reference) = &message.reference { " in " (conversation(reference)) } " "
-                            a href={ (url("/messages/")) (message.id) } { (excerpt(&markdown::plain(&message.body), 140)) }
+                            a href={ (url("/messages/")) (message.id) } { (markdown::line(&message.body, 140)) }
                             @if let Some(answer) = answer { ", and " a href={ (url("/messages/")) (answer.id) } { "the answer" } }
                             " " (time(&message.created_at, moment.now)) }
                     }

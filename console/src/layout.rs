@@ -145,7 +145,7 @@ impl Viewer {
             div #menu popover {
                 p { a.strong href={ (url("/agents/")) (encoded(&self.name)) } { (foreign_line(&self.name)) } " " (badge(self.role.word())) }
                 p.faint { "in the workspace at " (foreign_line(&self.workspace)) }
-                nav aria-label="More pages" { (entries(&MENU, here, 0)) }
+                nav aria-label="More pages" { (entries(self, &MENU, here, 0)) }
                 button.quiet type="button" data-open="help" { "Keys and terms" }
                 // Hidden until the script finds that the browser supports notifications.
                 button.quiet type="button" data-notify aria-pressed="false" hidden
@@ -162,7 +162,7 @@ impl Viewer {
             div #top {
             header.bar {
                 a.brand href=(url("/")) { "Lastword" }
-                (navigation(page.place, waiting))
+                (navigation(self, page.place, waiting))
                 div.tools {
                     @if self.role <= Role::Operator { a.button.quiet href=(url("/compose")) data-compose-page aria-keyshortcuts="c" title="Send a request" { "Ask " kbd { "c" } } }
                     button.quiet type="button" data-open="palette" aria-keyshortcuts="Control+K Meta+K" { "Find " kbd { "Ctrl K" } }
@@ -250,48 +250,50 @@ fn main(viewer: &Viewer, page: &Page<'_>) -> Markup {
     }
 }
 
-fn navigation(here: Place, waiting: usize) -> Markup {
-    html! { nav #pages aria-label="Rooms" { (entries(&ROOMS, here, waiting)) } }
+fn navigation(viewer: &Viewer, here: Place, waiting: usize) -> Markup {
+    html! { nav #pages aria-label="Rooms" { (entries(viewer, &ROOMS, here, waiting)) } }
 }
 
-fn entries(all: &[Entry], here: Place, waiting: usize) -> Markup {
+fn entries(viewer: &Viewer, all: &[Entry], here: Place, waiting: usize) -> Markup {
     html! {
         @for &(place, path, name, key) in all {
             a href=(url(path)) data-go=(key) aria-current=[(place == here).then_some("page")] {
                 (name)
-                @if place == Place::Inbox { " " (count(waiting, false)) }
+                @if place == Place::Inbox { " " (count(viewer, waiting, false)) }
             }
         }
     }
 }
 
 /// Shows the number of pending decisions beside the inbox; in a reply to an open page it replaces the old one.
-fn count(waiting: usize, again: bool) -> Markup {
+fn count(viewer: &Viewer, waiting: usize, again: bool) -> Markup {
     html! {
-        span #waiting.count data-waiting=(waiting) hx-swap-oob=[again.then_some("outerMorph")] hidden[waiting == 0] {
+        span #waiting.count data-waiting=(waiting) data-words=(words(viewer, waiting)) hx-swap-oob=[again.then_some("outerMorph")] hidden[waiting == 0] {
             (waiting) span.unseen { " waiting" }
         }
     }
 }
 
+/// Returns the number in words, and for whom they wait.
+fn words(viewer: &Viewer, waiting: usize) -> String {
+    let whom = if viewer.role <= Role::Approver { "you" } else { "an approver" };
+    match waiting {
+        0 => "No pending decisions".to_owned(),
+        n => format!("{} for {whom}", plural(n as u64, "pending decision", "pending decisions")),
+    }
+}
+
 /// Shows the number in words, which screen readers announce when they change. It reloads on every page.
 fn announcement(viewer: &Viewer, waiting: usize) -> Markup {
-    let words = match waiting {
-        0 => "No pending decisions".to_owned(),
-        n if viewer.role <= Role::Approver => {
-            format!("{} for you", plural(n as u64, "pending decision", "pending decisions"))
-        }
-        n => plural(n as u64, "pending decision", "pending decisions"),
-    };
     html! {
         p #announcement.unseen role="status" hx-get=(url("/waiting")) hx-trigger="lw-changed" data-topics="lw-inbox"
-            hx-target="this" hx-swap="outerMorph" { (words) }
+            hx-target="this" hx-swap="outerMorph" { (words(viewer, waiting)) }
     }
 }
 
 /// Returns the words and the number, for an open page.
 pub(super) fn waiting(viewer: &Viewer, waiting: usize) -> Markup {
-    html! { (announcement(viewer, waiting)) (count(waiting, true)) }
+    html! { (announcement(viewer, waiting)) (count(viewer, waiting, true)) }
 }
 
 fn help() -> Markup {

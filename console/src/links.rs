@@ -29,7 +29,7 @@ use super::layout::{self, Moment};
 use super::live::Topic;
 use super::parts::{badge, clock_time, encoded, foreign, foreign_line, number, plural, spent, time, url, utc, zone};
 use super::session::Viewer;
-use super::{log, team};
+use super::{log, markdown, team};
 use crate::reads::history::{self, History, HistoryEntry, PageAsked};
 
 /// The path of the page that links open.
@@ -199,7 +199,7 @@ fn shown(status: StatusCode, title: &str, main: &Markup) -> Response {
 fn head(history: &History) -> Markup {
     let page = &history.page;
     html! {
-        @if !history.subject.is_empty() { p.subject { (foreign_line(&redacted(&history.subject))) } }
+        @if !history.subject.is_empty() { p.subject { (markdown::line(&redacted(&history.subject), usize::MAX)) } }
         p.facts {
             span { (plural(history.messages, "message", "messages")) }
             @if history.refused > 0 { span.bad { (number(history.refused)) " refused" } }

@@ -5,6 +5,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::layout::Moment;
+use super::markdown;
 use super::parts::{badge, clock_time, conversation, excerpt, foreign_line, money, or_you, quantity, url, zone};
 use super::session::Viewer;
 use super::terms::told_of;
@@ -68,7 +69,7 @@ fn what(viewer: &Viewer, line: &HistoryEntry) -> Markup {
         return html! {
             (message.kind.word()) " to " b { (foreign_line(&message.to)) } " " span.faint { "depth " (message.depth) ", hop " (message.hops) } " "
             @if let Some(outcome) = message.outcome() { (badge(outcome.word())) " " }
-            (excerpt(&message.body, 160))
+            (markdown::line(&message.body, 160))
         };
     }
     html! { (data(&line.event)) }

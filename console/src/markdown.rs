@@ -4,7 +4,7 @@ use lastword_facts::visible::escape;
 use maud::{Markup, PreEscaped, html};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
-use super::parts::{Fold, foreign};
+use super::parts::{Fold, excerpt, foreign};
 
 /// Shows a text of others: as Markdown with the raw text on demand if it has any, otherwise as it is. A long text is
 /// shown as it is, too, because only that can be folded.
@@ -44,6 +44,15 @@ pub(super) fn plain(text: &str) -> String {
     }
     out.truncate(out.trim_end().len());
     out
+}
+
+/// Shows the begin of a text of others on one line, without the marks of Markdown.
+pub(super) fn line(text: &str, chars: usize) -> Markup {
+    // Marks are short: what is read beyond what is shown is for them.
+    let read = &text[..text.floor_char_boundary(chars.saturating_mul(8))];
+    let plain = plain(read);
+    let more = read.len() < text.len() && plain.chars().nth(chars).is_none();
+    html! { (excerpt(&plain, chars)) @if more { "…" } }
 }
 
 fn parsed(text: &str) -> Parser<'_> {
@@ -176,6 +185,11 @@ mod tests {
     fn a_title_has_the_words_without_their_marks() {
         assert_eq!(plain("# Which **region**?\n\n- `eu`\n- us"), "Which region?\neu\nus");
         assert_eq!(plain("2 * 3 * 4 <b>"), "2 * 3 * 4 <b>");
+        let shown = |text: &str, chars| line(text, chars).into_string();
+        assert_eq!(shown("**Fix** the `login`\n\nnow", 99), "Fix the login⏎now");
+        assert_eq!(shown("`Fix` the login", 3), "Fix…");
+        assert_eq!(shown(&"`a` ".repeat(99), 99).chars().count(), 100);
+        assert_eq!(shown(&format!("**ab**{}", "\n".repeat(99)), 9), "ab…");
     }
 
     #[test]

@@ -69,12 +69,12 @@ pub(super) async fn page(
 }
 
 fn tiles(viewer: &Viewer, moment: &Moment, now: &Now) -> Markup {
-    let due = now.waiting.iter().find_map(|decision| decision.due);
+    let waiting = &now.waiting;
     html! {
         div.tiles {
-            a.tile.warn[!now.waiting.is_empty()] href="#waits" {
-                span { (capital(viewer.waiting())) } b { (number(now.waiting_all as u64)) }
-                span.faint { @if now.waiting_all == 1 { "decision, " } @else { "decisions, " } @match due { Some(due) => { "the next to expire: " (countdown(due, moment.now)) }, None => "none expires" } }
+            a.tile.warn[!waiting.all.is_empty()] href="#waits" {
+                span { (capital(viewer.waiting())) } b { (number(waiting.all.len() as u64)) }
+                span.faint { @if waiting.all.len() == 1 { "decision, " } @else { "decisions, " } @match waiting.due { Some(due) => { "the next to expire: " (countdown(due, moment.now)) }, None => "none expires" } }
             }
             a.tile href="#runs" {
                 span { "Open work" } b { (number(now.open.grants)) }
@@ -115,14 +115,13 @@ fn open_work(viewer: &Viewer, now: &Now) -> Markup {
 }
 
 fn waiting(viewer: &Viewer, moment: &Moment, limits: &LimitsView, now: &Now) -> Markup {
-    let shown: usize = now.waiting.iter().take(WAITING_MAX).map(|decision| 1 + decision.alike.len()).sum();
-    let more = now.waiting_all.saturating_sub(shown);
+    let more = now.waiting.beyond(WAITING_MAX);
     html! {
         section.card #waits aria-labelledby="waits-title" {
             header { h2 #waits-title { (capital(viewer.waiting())) } span.grow {} a href=(url("/inbox")) { "Inbox" } }
-            @if now.waiting.is_empty() { p.faint { "No decision is pending." } }
-            ul.lines { @for decision in now.waiting.iter().take(WAITING_MAX) { (waits(viewer, moment, limits, decision)) } }
-            @if more > 0 { p { a href=(url("/inbox")) { "and " (more) " more in the inbox" } } }
+            @if now.waiting.all.is_empty() { p.faint { "No decision is pending." } }
+            ul.lines { @for decision in now.waiting.first.iter().take(WAITING_MAX) { (waits(viewer, moment, limits, decision)) } }
+            @if !more.is_empty() { p { a href=(url("/inbox")) { "and " (more) } } }
             @if now.unread > 0 { p.faint { a href=(url("/inbox#unread")) { (plural(now.unread as u64, "unread message", "unread messages")) " for you" } } }
         }
     }
@@ -136,9 +135,7 @@ fn waits(viewer: &Viewer, moment: &Moment, limits: &LimitsView, decision: &Decis
     html! {
         li.wait data-row tabindex="-1" id={ "now-" (id) } {
             span.what {
-                @if let Some(risk) = &decision.risk { (call::alarms(risk)) }
-                (sentence(decision))
-                @if !decision.alike.is_empty() { " " b { "× " (decision.alike.len() + 1) } }
+                (alarmed(decision))
                 @if let Asked::Latch(incident) = &decision.asked { " " span.faint { (incidents::offer(limits, incident)) } }
             }
             span.when {
@@ -161,8 +158,17 @@ fn is_held(code: Code, requests: u64) -> String {
     format!(" is held: {}.{waits}", told_within(code))
 }
 
+/// Returns what sets a decision apart, what it is about, and how many are alike.
+pub(super) fn alarmed(decision: &Decision) -> Markup {
+    html! {
+        @if let Some(risk) = &decision.risk { (call::alarms(risk)) }
+        (sentence(decision))
+        @if !decision.alike.is_empty() { " " b { "× " (decision.alike.len() + 1) } }
+    }
+}
+
 /// Returns what a decision is about, in one sentence.
-pub(super) fn sentence(decision: &Decision) -> Markup {
+fn sentence(decision: &Decision) -> Markup {
     match &decision.asked {
         Asked::Call(held) => html! {
             span { b { (foreign_line(&decision::askers(decision, &held.agent))) } @if decision::is_one(decision, &held.agent) { " asks" } @else { " ask" } " to call " b { (foreign_line(&held.tool)) } ":" }
@@ -171,8 +177,8 @@ pub(super) fn sentence(decision: &Decision) -> Markup {
         },
         Asked::Question(asked) => html! {
             @match &decision.timed_out {
-                Some(request) => { span { (foreign_line(&asked.message)) } " " q { (excerpt(&request.subject, EXCERPT_CHARS)) } }
-                None => { span { b { (foreign_line(&asked.agent)) } " asks:" } " " q { (excerpt(&markdown::plain(&asked.message), EXCERPT_CHARS)) } }
+                Some(request) => { span { (foreign_line(&asked.message)) } " " q { (markdown::line(&request.subject, EXCERPT_CHARS)) } }
+                None => { span { b { (foreign_line(&asked.agent)) } " asks:" } " " q { (markdown::line(&asked.message, EXCERPT_CHARS)) } }
             }
             " " span { "in " (conversation(&asked.reference)) }
         },
@@ -200,7 +206,7 @@ fn work(viewer: &Viewer, moment: &Moment, now: &Now) -> Markup {
 fn runs(viewer: &Viewer, moment: &Moment, work: &RunningWork) -> Markup {
     html! {
         li.work data-row tabindex="-1" {
-            p.strong { (conversation(&work.reference)) " " (foreign_line(&work.subject)) }
+            p.strong { (conversation(&work.reference)) " " (markdown::line(&work.subject, usize::MAX)) }
             p {
                 @match work.standing {
                     Standing::Held => { (badge("held")) " " }
@@ -267,7 +273,7 @@ fn never_took(viewer: &Viewer, moment: &Moment, wrong: &Wrong) -> Markup {
     };
     let line = |subject: &str, reference: &str, at: Time, request: Seq| {
         html! {
-            @if !subject.is_empty() { q { (excerpt(subject, EXCERPT_CHARS)) } " " }
+            @if !subject.is_empty() { q { (markdown::line(subject, EXCERPT_CHARS)) } " " }
             "in " (conversation(reference)) " " (time(&rfc3339(at), moment.now)) " "
             (ask_again(viewer, agent, reference, request))
         }
@@ -324,8 +330,8 @@ fn happened(viewer: &Viewer, moment: &Moment, wrong: &Wrong) -> Markup {
             ..
         } => html! {
             p {
-                (name_link(agent)) " " (failed(*status, *cause, *taken)) " " q { (excerpt(subject, EXCERPT_CHARS)) } " in " (conversation(reference))
-                @if !answer.is_empty() { ": " (excerpt(answer, EXCERPT_CHARS)) }
+                (name_link(agent)) " " (failed(*status, *cause, *taken)) " " q { (markdown::line(subject, EXCERPT_CHARS)) } " in " (conversation(reference))
+                @if !answer.is_empty() { ": " (markdown::line(answer, EXCERPT_CHARS)) }
                 " " (time(&rfc3339(*at), moment.now))
             }
             @if let Some(why) = reason { (parts::reason(&request.to_string(), why)) }

@@ -12,7 +12,8 @@ use serde::Deserialize;
 
 use super::frame::ErrorPage;
 use super::layout::places;
-use super::parts::{capital, encoded, excerpt, foreign_line, limit_words, quantity, url};
+use super::markdown;
+use super::parts::{capital, encoded, foreign_line, limit_words, quantity, url};
 use super::session::Viewer;
 use super::terms::told;
 use crate::reads::decisions::DecisionId;
@@ -60,7 +61,7 @@ pub(super) async fn list(
                 li { a href={ (url("/rooms/")) (encoded(name)) } { (foreign_line(name)) span.faint { " room" } } }
             }
             @for (reference, subject) in &found.conversations {
-                li { a href={ (url("/conversations/")) (encoded(reference)) } { span.ref { (foreign_line(reference)) } " " span.faint { (foreign_line(subject)) } } }
+                li { a href={ (url("/conversations/")) (encoded(reference)) } { span.ref { (foreign_line(reference)) } " " span.faint { (markdown::line(subject, usize::MAX)) } } }
             }
             @for limit in &limits {
                 li { a href={ (url("/limits#")) (limit.name) } { @if limit_words(&limit.name) != limit.name { (capital(limit_words(&limit.name))) " " } (quantity(&limit.name, limit.value)) span.faint { " limit " (limit.name) } } }
@@ -69,7 +70,7 @@ pub(super) async fn list(
                 li { a href={ (url("/limits#")) (refusals_at(*code)) } { (told(*code)) span.faint { " refusal " (code.word()) } } }
             }
             @for text in &found.texts {
-                li { a href=(url(&path(&text.place))) { q { (excerpt(&text.text, 80)) } span.faint { " " (kind(&text.place)) (foreign_line(&text.from)) @if !text.within.is_empty() { " in " (foreign_line(&text.within)) } } } }
+                li { a href=(url(&path(&text.place))) { q { (markdown::line(&text.text, 80)) } span.faint { " " (kind(&text.place)) (foreign_line(&text.from)) @if !text.within.is_empty() { " in " (foreign_line(&text.within)) } } } }
             }
         }
         @if found.place.is_none() && places.is_empty() && found.people.is_empty() && found.rooms.is_empty() && found.conversations.is_empty() && found.texts.is_empty() && limits.is_empty() && refusals.is_empty() {

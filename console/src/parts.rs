@@ -285,6 +285,7 @@ pub(super) fn badge(word: &str) -> Markup {
         | "budget used up"
         | "waiting for you"
         | "waiting for a human"
+        | "waiting for an approver"
         | "timed out"
         | "partial"
         | "warning"

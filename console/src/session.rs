@@ -105,7 +105,7 @@ fn heard(value: &str) -> Option<(Tone, String)> {
 impl Viewer {
     /// Returns the words for what waits for a human, who is this one if its role decides (H7).
     pub(super) fn waiting(&self) -> &'static str {
-        if self.role <= Role::Approver { "waiting for you" } else { "waiting for a human" }
+        if self.role <= Role::Approver { "waiting for you" } else { "waiting for an approver" }
     }
 
     /// Returns the word for a state as this human reads it.

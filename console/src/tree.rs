@@ -8,8 +8,9 @@ use lastword_wire::{StoredMessage, TreeNode};
 use maud::{Markup, html};
 
 use super::layout::{Moment, empty};
+use super::markdown;
 use super::pages::in_tree;
-use super::parts::{badge, bytes, conversation, excerpt, foreign_line, reason, spent, time, url};
+use super::parts::{badge, bytes, conversation, foreign_line, reason, spent, time, url};
 use super::terms::told_of;
 use super::work::{Happened, Mark, Work, Works, duration};
 use crate::reads::history::{History, HistoryEntry};
@@ -124,7 +125,7 @@ fn level(showing: &Showing<'_>, branches: &[Branch<'_>]) -> Markup {
                     Branch::Message(node) => (twig(showing, node)),
                     Branch::Earlier(seq, nodes) => li {
                         p.node.on-earlier-page { "↑ On an earlier page: " a href=(url(&at(seq))) { (seq) } " "
-                            @if let Some(text) = showing.history.above.get(seq) { (excerpt(text, 120)) } }
+                            @if let Some(text) = showing.history.above.get(seq) { (markdown::line(text, 120)) } }
                         ul.tree { @for node in nodes { (twig(showing, node)) } }
                     },
                     Branch::Mark(mark, line) => (marked(showing, mark, line)),
@@ -157,7 +158,7 @@ fn marked(showing: &Showing<'_>, mark: &Mark, line: &HistoryEntry) -> Markup {
         },
         Happened::Question(id, body, settled) => html! {
             li.mark data-row tabindex="-1" {
-                (badge(settled.unwrap_or("open"))) " question " a data-open-row href={ (url("/questions/")) (id) } { (id) } ": " (excerpt(body, 140))
+                (badge(settled.unwrap_or("open"))) " question " a data-open-row href={ (url("/questions/")) (id) } { (id) } ": " (markdown::line(body, 140))
             }
         },
     }
@@ -181,7 +182,7 @@ fn message(showing: &Showing<'_>, work: Option<&Work>, message: &StoredMessage) 
                 span.faint.deep { " · depth " (message.depth) ", hop " (message.hops) }
             }
             p { a.plain data-open-row href={ (url("/messages/")) (message.id) } {
-                @if message.body.is_empty() { span.faint { "no text" } } @else { (excerpt(&message.body, BODY_CHARS)) }
+                @if message.body.is_empty() { span.faint { "no text" } } @else { (markdown::line(&message.body, BODY_CHARS)) }
             }
             @if message.body.chars().nth(BODY_CHARS).is_some() {
                 " " a href={ (url("/messages/")) (message.id) } aria-label={ "Show all of " (message.id) } { "Show all (" (bytes(message.body.len() as u64)) ")" }

@@ -17,7 +17,7 @@ use super::parts::{badge, encoded, excerpt, foreign_line, money, plural, spent, 
 use super::session::Viewer;
 use super::terms::told_of;
 use super::work::{Happened, Span, Work, Works, duration};
-use super::{exchange, log};
+use super::{exchange, log, markdown};
 use crate::reads::history::History;
 
 /// The height of a row, in pixels; the style sheet has the same.
@@ -156,6 +156,7 @@ fn rows<'a>(works: &'a Works, stalled: &'a [(TaskId, ExchangeView)]) -> Vec<Requ
 
 fn name(row: &RequestRow<'_>, history: &History, messages: &BTreeMap<u64, (&str, &str)>) -> Markup {
     let (agent, body) = row.work.message.and_then(|seq| messages.get(&seq)).copied().unwrap_or(("", ""));
+    let words = first_line(&markdown::plain(body));
     let indent = format!("name in{}", row.depth.min(INDENT_MAX));
     let above = row.work.cause.filter(|cause| row.depth == 0 && history.above.contains_key(cause));
     html! {
@@ -165,7 +166,7 @@ fn name(row: &RequestRow<'_>, history: &History, messages: &BTreeMap<u64, (&str,
                 a href=(url(&earlier_page(history, seq))) title=(words) aria-label=(words) { "↑" } " "
             }
             @match row.work.message {
-                Some(seq) => { a data-open-row href={ (url("/messages/msg-")) (seq) } title=(escape(&first_line(body))) { b { (foreign_line(agent)) } " " (excerpt(&first_line(body), 60)) } },
+                Some(seq) => { a data-open-row href={ (url("/messages/msg-")) (seq) } title=(escape(&words)) { b { (foreign_line(agent)) } " " (excerpt(&words, 60)) } },
                 None => { "own root " code { (row.task) } },
             }
             @if let Some(outcome) = row.work.outcome.filter(|outcome| *outcome != Outcome::Completed) { " " (badge(outcome.word())) }

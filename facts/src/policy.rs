@@ -74,6 +74,8 @@ pub struct Subjects {
     pub possible: Vec<Box<str>>,
     /// The arguments of programs that aren't known; each of these words may begin a command that the program runs.
     pub passed: Vec<Box<str>>,
+    /// What its commands give to databases. No rule is about it.
+    pub statements: Vec<Box<str>>,
 }
 
 /// Stands for any text in [`Subjects`].

@@ -104,10 +104,8 @@ pub(crate) struct RequestLink {
 
 /// The lists of the console's inbox.
 pub(crate) struct Decisions {
-    /// The pending decisions: those that expire first, then by priority, and within a priority the newest first.
-    pub(crate) waiting: Vec<Decision>,
-    /// The number of all pending decisions.
-    pub(crate) waiting_all: usize,
+    /// The pending decisions.
+    pub(crate) waiting: Waiting,
     /// The decisions settled last, newest first.
     pub(crate) settled: Vec<Decision>,
     /// The newest messages and notices to the caller that it has not taken yet, newest first.
@@ -182,8 +180,48 @@ struct Pending {
     rows: Vec<(DecisionRow, Option<Look>)>,
     /// The arguments of approved calls that may name hosts, or change rows.
     reaching: Vec<Box<str>>,
-    /// The number of all.
-    all: usize,
+    /// All, also those that are alike.
+    all: Vec<DecisionId>,
+    /// The time at which the first of all expires.
+    due: Option<Time>,
+}
+
+/// The pending decisions that a page shows first, and what it has to say of the others.
+pub(crate) struct Waiting {
+    /// What destroys or reaches further first, then what expires first.
+    pub(crate) first: Vec<Decision>,
+    /// All, also those that are alike.
+    pub(crate) all: Vec<DecisionId>,
+    /// The time at which the first of all expires.
+    pub(crate) due: Option<Time>,
+}
+
+impl Waiting {
+    /// Returns how many decisions are beyond the first ones, those that hold an agent's work by their kinds; empty for none.
+    pub(crate) fn beyond(&self, first: usize) -> String {
+        let shown = self
+            .first
+            .iter()
+            .take(first)
+            .flat_map(|one| one.alike.iter().map(|alike| alike.id.to_string()).chain([one.asked.id().to_owned()]));
+        let shown: BTreeSet<String> = shown.collect();
+        let hidden: Vec<_> = self.all.iter().filter(|id| !shown.contains(&id.to_string())).collect();
+        let of =
+            |kind: fn(&DecisionId) -> bool, one: &str, many: &str| match hidden.iter().filter(|id| kind(id)).count() {
+                0 => None,
+                1 => Some(format!("1 {one}")),
+                n => Some(format!("{n} {many}")),
+            };
+        let kinds = [
+            of(|id| matches!(id, DecisionId::Call(_)), "held call", "held calls"),
+            of(|id| matches!(id, DecisionId::Question(_)), "question", "questions"),
+            of(|id| matches!(id, DecisionId::Latch(_)), "tripped limit", "tripped limits"),
+        ];
+        match hidden.len() {
+            0 => String::new(),
+            n => format!("{n} more: {}", kinds.into_iter().flatten().collect::<Vec<_>>().join(", ")),
+        }
+    }
 }
 
 /// Returns the number of decisions that wait for a human.
@@ -218,13 +256,12 @@ pub(super) fn holds(incident: &Incident) -> bool {
 pub(crate) async fn list(ctx: &Context, caller: Caller) -> Result<Decisions, ApiError> {
     caller.human()?;
     let agent = caller.principal.agent();
-    let look = move |live: &Live<'_>| (pending_of(live.state), settled(live.state), unread(live.state, agent));
+    let look =
+        move |live: &Live<'_>| (pending_of(live.state, |_| true), settled(live.state), unread(live.state, agent));
     let (pending, settled, unread) = ctx.handle.query(look).await?;
-    let (waiting, waiting_all) = off_thread(move || Ok(first_pending(pending))).await?;
     let unread_all = unread.len();
     Ok(Decisions {
-        waiting_all,
-        waiting: filled(ctx, caller, waiting).await?,
+        waiting: first_pending(ctx, caller, pending).await?,
         settled: filled(ctx, caller, settled).await?,
         unread: worded(ctx, unread.into_iter().rev().take(UNREAD_MAX).collect()).await?,
         unread_all,
@@ -265,18 +302,28 @@ async fn worded(ctx: &Context, seqs: Vec<Seq>) -> Result<Vec<Unread>, ApiError> 
     Ok(unread)
 }
 
-/// Lists the pending decisions that expire first, and counts all.
-pub(crate) async fn pending_list(ctx: &Context, caller: Caller) -> Result<(Vec<Decision>, usize), ApiError> {
+/// Lists the pending decisions.
+pub(crate) async fn pending_list(ctx: &Context, caller: Caller) -> Result<Waiting, ApiError> {
     caller.human()?;
-    let pending = ctx.handle.query(|live| pending_of(live.state)).await?;
-    let (waiting, all) = off_thread(move || Ok(first_pending(pending))).await?;
-    Ok((filled(ctx, caller, waiting).await?, all))
+    let pending = ctx.handle.query(|live| pending_of(live.state, |_| true)).await?;
+    first_pending(ctx, caller, pending).await
+}
+
+async fn first_pending(
+    ctx: &Context,
+    caller: Caller,
+    Pending { rows, reaching, all, due }: Pending,
+) -> Result<Waiting, ApiError> {
+    let rows = off_thread(move || Ok(ordered(rows, &Reached::of(&reaching)))).await?;
+    Ok(Waiting { first: filled(ctx, caller, rows).await?, all, due })
 }
 
 /// Reads the pending decisions, with what is judged of held calls outside of the state.
-fn pending_of(state: &State) -> Pending {
-    let rows = pending(state);
-    let (all, mut bytes, approved) = (rows.len(), 0, Approved::of(state));
+fn pending_of(state: &State, wanted: impl Fn(&DecisionRow) -> bool) -> Pending {
+    let mut rows = pending(state);
+    rows.retain(wanted);
+    let (mut bytes, approved) = (0, Approved::of(state));
+    let (all, due) = (rows.iter().map(|row| row.id).collect(), rows.first().and_then(|row| row.due));
     let read = |row: DecisionRow| {
         let known = if let DecisionId::Call(id) = row.id { state.approvals.get(&id) } else { None };
         bytes += known.map_or(0, |known| known.arguments.len());
@@ -284,22 +331,21 @@ fn pending_of(state: &State) -> Pending {
         (row, look)
     };
     let rows = risk::folded(state, rows).into_iter().map(read).collect();
-    Pending { rows, reaching: approved.reaching(), all }
+    Pending { rows, reaching: approved.reaching(), all, due }
 }
 
-/// Returns the pending decisions that are shown first, as many as a page has, and the number of all.
-fn first_pending(Pending { rows, reaching, all }: Pending) -> (Vec<DecisionRow>, usize) {
-    let reached = Reached::of(&reaching);
+/// Returns the pending decisions that are shown first, as many as a page has.
+fn ordered(rows: Vec<(DecisionRow, Option<Look>)>, reached: &Reached) -> Vec<DecisionRow> {
     let mut lengths = BTreeMap::new();
     let judge = |(mut row, look): (DecisionRow, Option<Look>)| {
         if let Some(look) = look {
             lengths.insert(row.id, look.bytes());
-            row.risk = Some(look.risk(&reached));
+            row.risk = Some(look.risk(reached));
         }
         row
     };
     let mut rows: Vec<DecisionRow> = rows.into_iter().map(judge).collect();
-    rows.sort_by_key(|row| row.risk.as_ref().map_or(risk::UNJUDGED, Risk::order));
+    rows.sort_by_key(|row| row.risk.as_ref().map_or(risk::unjudged(row.id), Risk::order));
     let mut bytes = 0;
     let fits = |row: &&DecisionRow| {
         bytes += lengths.get(&row.id).copied().unwrap_or_default();
@@ -308,21 +354,14 @@ fn first_pending(Pending { rows, reaching, all }: Pending) -> (Vec<DecisionRow>,
     // One is shown however long it is.
     let fitting = rows.iter().take(WAITING_MAX).take_while(fits).count().max(1);
     rows.truncate(fitting);
-    (rows, all)
+    rows
 }
 
 /// Lists the pending decisions that hold up work in any of these conversations.
-pub(super) async fn in_conversations(
-    ctx: &Context,
-    caller: Caller,
-    convs: Vec<ConvId>,
-) -> Result<Vec<Decision>, ApiError> {
-    let look = move |live: &Live<'_>| {
-        let rows = pending(live.state).into_iter();
-        rows.filter(|row| row.conv.is_some_and(|conv| convs.contains(&conv))).take(WAITING_MAX).collect()
-    };
-    let rows = ctx.handle.query(look).await?;
-    filled(ctx, caller, rows).await
+pub(super) async fn in_conversations(ctx: &Context, caller: Caller, convs: Vec<ConvId>) -> Result<Waiting, ApiError> {
+    let within = move |row: &DecisionRow| row.conv.is_some_and(|conv| convs.contains(&conv));
+    let pending = ctx.handle.query(move |live| pending_of(live.state, within)).await?;
+    first_pending(ctx, caller, pending).await
 }
 
 /// Returns the pending decision that expires first.

@@ -15,7 +15,7 @@ use lastword_server::{ApiError, Context, views};
 use lastword_store::{Cursor, IndexReader, PageCut, ReadError, SpentIn};
 use lastword_wire::{ConversationView, Event, LiftStep, Problem};
 
-use super::decisions::{self, Decision, RequestLink};
+use super::decisions::{self, RequestLink, Waiting};
 use super::open_requests::{self, OpenRequest};
 
 /// The most entries behind a page that are read for how its requests went on.
@@ -96,7 +96,7 @@ pub(crate) struct History {
     /// The names of all that take part in it or its descendants.
     pub(crate) participants: Vec<String>,
     /// The pending decisions that hold up its work, those that expire first at the top.
-    pub(crate) waiting: Vec<Decision>,
+    pub(crate) waiting: Waiting,
     /// The conversation's number.
     pub(crate) conv: ConvId,
     /// Its limits and status.

@@ -22,7 +22,7 @@ use lastword_store::SpentIn;
 use lastword_wire::Distance;
 use serde::Deserialize;
 
-use super::decisions::{self, Decision};
+use super::decisions::{self, Waiting};
 
 /// The most lines in a list.
 const LINES_MAX: usize = 12;
@@ -33,10 +33,8 @@ const WRONG_ALL_MAX: usize = 500;
 
 /// The state of the workspace at a glance.
 pub(crate) struct Now {
-    /// The decisions that wait for a human, those that expire first at the top.
-    pub(crate) waiting: Vec<Decision>,
-    /// The number of all pending decisions.
-    pub(crate) waiting_all: usize,
+    /// The decisions that wait for a human.
+    pub(crate) waiting: Waiting,
     /// The number of messages to the caller that it has not taken yet.
     pub(crate) unread: usize,
     /// The open grants, newest first.
@@ -238,7 +236,7 @@ impl Listing {
 /// Returns the state of the workspace at a glance.
 pub(crate) async fn now(ctx: &Context, caller: Caller, listing: Listing) -> Result<Now, ApiError> {
     caller.human()?;
-    let (waiting, waiting_all) = decisions::pending_list(ctx, caller).await?;
+    let waiting = decisions::pending_list(ctx, caller).await?;
     let human = caller.principal.agent();
     let mut look = ctx.handle.query(move |live| look(live, human)).await?;
     let wrong_all = look.people.len() + look.ended.len();
@@ -282,7 +280,6 @@ pub(crate) async fn now(ctx: &Context, caller: Caller, listing: Listing) -> Resu
     let refused = refused.into_iter().map(|code| code.count.since).sum();
     Ok(Now {
         waiting,
-        waiting_all,
         unread: look.unread,
         running,
         running_more: look.more,

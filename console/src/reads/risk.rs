@@ -69,8 +69,10 @@ impl Risk {
     }
 }
 
-/// The order of what is no call.
-pub(super) const UNJUDGED: u8 = 2;
+/// Returns the place of what isn't judged: a call that is too long for it may reach further.
+pub(super) const fn unjudged(id: DecisionId) -> u8 {
+    if matches!(id, DecisionId::Call(_)) { 1 } else { 2 }
+}
 
 /// What is read of the state about a held call, to be judged outside of it.
 pub(super) struct Look {

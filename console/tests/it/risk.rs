@@ -57,7 +57,7 @@ async fn calls_that_are_alike_are_decided_together_and_the_one_that_differs_is_f
         .has("deletes files")
         .has("kilo, hive and mike</b> ask to call")
         .has("× 3")
-        .lacks("more in the inbox");
+        .lacks(" more: ");
 
     // What comes after the page was shown isn't decided with it.
     let group = fields(&inbox.text, &format!("{}-approve", ids[0]));
@@ -78,6 +78,25 @@ async fn calls_that_are_alike_are_decided_together_and_the_one_that_differs_is_f
     assert_eq!(states(&world, &[odd]).await, ["pending"]);
     browser.post("/inbox/alike/ignore", &group).await.is(404);
     browser.post("/inbox/alike/approve", &[("comment", "x")]).await.is(400);
+}
+
+#[tokio::test]
+async fn what_a_fold_hides_is_named_and_none_of_it_is_graver_than_what_stands_above() {
+    let world = World::with(&["kilo", "hive", "mike"]).await;
+    let browser = Browser::signed_in(&world).await;
+    let asked =
+        world.post("hive", "/v1/escalations", json!({ "message": "To eu or us?", "ref": "EU-1" })).await.is(201);
+    let plain = hold(&world, "hive", "npm test").await;
+    for n in 0..9 {
+        hold(&world, if n < 8 { "kilo" } else { "mike" }, &format!("rm -rf /srv/{n}")).await;
+    }
+    let now = browser.get("/").await.is(200).has("and 3 more: 2 held calls, 1 question</a>");
+    let page = now.has("id=\"now-apr-2\"").lacks(&format!("id=\"now-{plain}\""));
+    assert_eq!(page.text.matches("deletes files").count(), 8);
+    // The question expires in days, the calls in minutes.
+    let due = world.get("operator", &format!("/v1/approvals/{plain}")).await.is(200);
+    page.has(&format!("datetime=\"{}\"", due["expires_at"].as_str().unwrap()));
+    browser.get("/inbox").await.is(200).lacks("They move up").has(asked["id"].as_str().unwrap());
 }
 
 #[tokio::test]

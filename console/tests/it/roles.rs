@@ -198,13 +198,23 @@ async fn no_button_stands_on_a_page_that_the_humans_role_can_not_use_and_the_pag
 async fn a_viewer_sees_what_waits_without_words_or_buttons_of_those_who_decide() {
     let world = full().await;
     let vera = Browser::as_human(&world, "vera").await;
-    for path in ["/", "/agents", "/inbox", "/conversations", "/conversations/T-1", "/approvals/apr-1"] {
+    for path in [
+        "/",
+        "/agents",
+        "/graph",
+        "/inbox",
+        "/devices",
+        "/conversations",
+        "/conversations/T-1?graph=true",
+        "/approvals/apr-1",
+    ] {
         let page =
             vera.get(path).await.is(200).lacks("aiting for you").lacks("Stop…").lacks(">Decide<").lacks(">Answer<");
         page.lacks("Ask <kbd>").lacks(">Ask again<").lacks("Lift or stop<");
     }
-    vera.get("/").await.is(200).has("Waiting for a human").has("aria-label=\"Look apr-1\"");
-    vera.get("/agents").await.is(200).has("waiting for a human</span>");
+    vera.get("/").await.is(200).has("Waiting for an approver").has("aria-label=\"Look apr-1\"");
+    vera.get("/agents").await.is(200).has("waiting for an approver</span>");
+    vera.get("/waiting").await.is(200).has("data-words=\"3 pending decisions for an approver\"");
     let owner = Browser::signed_in(&world).await;
     owner.post("/workspace/pause", &[]).await.is(200);
     vera.get("/").await.is(200).has("The workspace is paused").lacks("Resume…");

@@ -37,6 +37,17 @@ async fn a_refusal_stands_below_the_round_that_led_to_it_and_each_level_is_in_th
 }
 
 #[tokio::test]
+async fn a_title_or_a_row_has_no_marks_of_markdown() {
+    let world = World::with(&["kilo"]).await;
+    world.send("operator", "kilo", "T-1", "**Fix** the `login`").await.is(201);
+    let browser = Browser::signed_in(&world).await;
+    let views = ["?view=tree", "?view=log", "?view=waterfall"].map(|view| format!("/conversations/T-1{view}"));
+    for path in views.iter().map(String::as_str).chain(["/", "/conversations", "/palette?q=login"]) {
+        browser.get(path).await.is(200).has("Fix the login").lacks("**Fix**").lacks("`login`");
+    }
+}
+
+#[tokio::test]
 async fn what_is_refused_outside_of_every_turn_stands_at_the_first_level_in_its_time() {
     let world = World::with(&["kilo", "hive"]).await;
     world.send("operator", "kilo", "T-1", "the first").await.is(201);

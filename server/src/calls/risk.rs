@@ -10,6 +10,7 @@ use reqwest::Url;
 use serde_json::json;
 
 use super::canonical::subjects;
+use super::shell::databases::is_database;
 
 /// Commands that destroy, publish or act as another user, and what they do. The policy's matcher sees them through
 /// wrappers, nesting and quotes.
@@ -87,10 +88,16 @@ pub fn effects(tool: &str, all: &Arguments) -> Effects {
     });
     let (queries, others): (Vec<_>, Vec<_>) =
         arguments(all).into_iter().partition(|part| part.kind == ArgumentKind::Query);
-    let destroys = command.or_else(|| queries.iter().find_map(|part| statement(&part.text)));
-    let changes = queries.iter().flat_map(|part| part.text.split(';')).filter_map(row_change).collect();
-    let parts = others.iter().flat_map(|part| part.text.split(|c: char| !c.is_ascii_alphanumeric()));
-    let is_production = parts.map(str::to_ascii_lowercase).any(|word| PRODUCTION.contains(&word.as_str()));
+    let statements =
+        queries.iter().map(|part| part.text.as_str()).chain(subjects.statements.iter().map(|text| &**text));
+    let destroys = command.or_else(|| statements.clone().find_map(statement));
+    let changes = statements.flat_map(|text| text.split(';')).filter_map(row_change).collect();
+    let beside = |text: &str| subjects.statements.iter().fold(text.to_owned(), |text, one| text.replace(&**one, " "));
+    let parts = others.iter().flat_map(|part| {
+        let beside = beside(&part.text).to_ascii_lowercase();
+        beside.split(|c: char| !c.is_ascii_alphanumeric()).map(str::to_owned).collect::<Vec<_>>()
+    });
+    let is_production = parts.into_iter().any(|word| PRODUCTION.contains(&word.as_str()));
     let texts = subjects.written.iter().chain(&subjects.spelled);
     let words = texts.flat_map(|text| text.split([' ', '\n', '\t', '"', '\'', '=', '(', ')', ';', '|', '<', '>']));
     let host = |word: &str| Url::parse(word).ok().filter(|_| word.contains("://"))?.host_str().map(str::to_owned);
@@ -104,7 +111,7 @@ pub fn is_destructive(command: &str) -> bool {
     let mut words = command.split_whitespace();
     words.any(|word| {
         let program = word.trim_matches(['\'', '"']).rsplit('/').next().and_then(|file| file.split('.').next());
-        COMMANDS.iter().any(|command| name(command) == program)
+        COMMANDS.iter().any(|command| name(command) == program) || program.is_some_and(is_database)
     }) && effects("Bash", &Arguments::from(&json!({ "command": command }))).destroys.is_some()
 }
 
@@ -161,12 +168,26 @@ mod tests {
             ("git -C repo reset --hard HEAD~3", "discards changes"),
             ("sudo systemctl restart x", "acts as another user"),
             ("echo y | kubectl delete pod x", "deletes from a cluster"),
+            (r#"psql -h db -c "DROP TABLE users""#, "drops or empties tables"),
+            ("mysql -e'delete from users' shop", "deletes all rows of a table"),
+            ("env PGHOST=db psql --command='select 1; update users set a = 1'", "changes all rows of a table"),
+            ("cd /srv && sqlite3 app.db 'ALTER TABLE t ADD c'", "changes a table"),
+            ("psql <<'EOF'\nBEGIN;\nTRUNCATE users;\nEOF", "drops or empties tables"),
+            ("docker exec -i db psql -U app -c 'drop table users'", "drops or empties tables"),
         ] {
             assert_eq!(destroys(command), Some(words), "{command}");
         }
-        for command in
-            ["ls -la", "git push origin main", "echo rm -rf /", "cargo test", "grep -r sudo .", "git reset HEAD x"]
-        {
+        for command in [
+            "psql -c 'SELECT 1'",
+            "psql drop",
+            "echo 'DROP TABLE users'",
+            "ls -la",
+            "git push origin main",
+            "echo rm -rf /",
+            "cargo test",
+            "grep -r sudo .",
+            "git reset HEAD x",
+        ] {
             assert_eq!(destroys(command), None, "{command}");
         }
     }
@@ -186,6 +207,10 @@ mod tests {
         assert_eq!(one, (vec!["deletes rows of users".to_owned()], true));
         let other = changes(r#"{"database": "products", "sql": "UPDATE app.users SET live = 1 WHERE id = 7"}"#);
         assert_eq!(other, (vec!["changes rows of app.users".to_owned()], false));
+        let row = vec!["deletes rows of users".to_owned()];
+        let by_shell =
+            |host: &str| changes(&format!(r#"{{"command": "psql -h {host} -c 'DELETE FROM users WHERE live = 1'"}}"#));
+        assert_eq!((by_shell("db-prod"), by_shell("stage")), ((row.clone(), true), (row, false)));
         assert_eq!(changes(r#"{"sql": "DELETE FROM users"}"#).0, [] as [&str; 0], "all rows are graver");
         let hosts = |json: &str| of("fetch", json).hosts.into_iter().collect::<Vec<_>>();
         assert_eq!(hosts(r#"{"url": "https://api.example@203.0.113.7:8443/x"}"#), ["203.0.113.7"]);

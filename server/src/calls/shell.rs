@@ -12,6 +12,7 @@ use tree_sitter::{Node, ParseOptions, ParseState, Parser, Tree};
 use self::programs::{SCRIPTED, SHELLS, WRAPPERS};
 use self::words::{Names, Source, Word, has_unread};
 
+pub(super) mod databases;
 mod heredocs;
 mod passed;
 mod programs;
@@ -47,6 +48,7 @@ pub(super) struct Commands {
     spelled: Vec<Box<str>>,
     possible: Vec<Box<str>>,
     passed: Vec<Box<str>>,
+    statements: Vec<Box<str>>,
     /// Whether the commands that are read now only may be some.
     only_possible: bool,
     /// The names in the scripts that are read now, each in the one before.
@@ -57,12 +59,13 @@ pub(super) struct Commands {
 impl Commands {
     /// Returns the subjects of a call with these arguments, as they were written.
     pub(super) fn into_subjects(self, arguments: Digest, written: Vec<Box<str>>) -> Subjects {
-        let [mut spelled, mut possible, mut passed] = [self.spelled, self.possible, self.passed];
-        for texts in [&mut spelled, &mut possible, &mut passed] {
+        let [mut spelled, mut possible, mut passed, mut statements] =
+            [self.spelled, self.possible, self.passed, self.statements];
+        for texts in [&mut spelled, &mut possible, &mut passed, &mut statements] {
             texts.sort_unstable();
             texts.dedup();
         }
-        Subjects { arguments, written, spelled, possible, passed }
+        Subjects { arguments, written, spelled, possible, passed, statements }
     }
 
     /// Adds what can't be read.
@@ -244,6 +247,7 @@ impl Commands {
         }
         let name = first.rsplit('/').next().unwrap_or_default();
         self.add(&words.join(" "));
+        self.statements.extend(databases::statements(words, input));
         let starts = inner(words, 0);
         if starts.len() == STARTS_MAX {
             self.add_unread();
@@ -358,6 +362,8 @@ impl Commands {
 
     /// Reads the words that a program gets which isn't known: it may run them.
     fn passed(&mut self, words: &[String], nesting: usize) {
+        let database = words.iter().position(|word| databases::is_database(word));
+        self.statements.extend(databases::statements(&words[database.unwrap_or(words.len())..], Input::Other));
         for spelling in passed::spellings(words) {
             self.add_passed(&spelling);
         }

@@ -10,7 +10,7 @@ use futures_util::future::{BoxFuture, join_all};
 use lastword_broker::Handle;
 use lastword_broker::files::Files;
 use lastword_broker::identity::{hex, random};
-use lastword_facts::fact::Credential;
+use lastword_facts::fact::{Credential, Role};
 use lastword_facts::ids::AgentId;
 use lastword_facts::{Code, Refusal, Time};
 use lastword_wire::FieldError;
@@ -224,7 +224,11 @@ impl Devices {
     ) -> Result<StatusCode, String> {
         let target = Target::new(&device.endpoint, self.allow_private)?;
         let keys = BrowserKeys::parse(&device.p256dh, &device.auth).ok_or("its keys are damaged")?;
-        let body = keys.encrypt(&told.for_device(MESSAGE_BYTES_MAX)).map_err(|error| error.to_string())?;
+        let human = AgentId(device.human);
+        let role =
+            self.handle.query(move |live| live.state.agent(human).map_or(Role::Viewer, |human| human.role)).await;
+        let shown = told.for_device(MESSAGE_BYTES_MAX, role.map_err(|gone| gone.to_string())?);
+        let body = keys.encrypt(&shown).map_err(|error| error.to_string())?;
         let key =
             self.book.lock().await.key.as_deref().and_then(ServerKey::read).ok_or("the server's key is damaged")?;
         let service = target.url.origin().ascii_serialization();

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use lastword_facts::Time;
-use lastword_facts::fact::EscalationCause;
+use lastword_facts::fact::{EscalationCause, Role};
 use lastword_facts::visible::escape;
 use lastword_wire::{ApprovalView, EscalationView, IncidentView, Notice, NoticeKind, rfc3339};
 use serde::Serialize;
@@ -275,14 +275,14 @@ impl Counts {
         self.questions + self.approvals + self.incidents + self.stops + self.notes
     }
 
-    /// Formats the counts: "1 question and 2 approvals wait; 1 limit tripped".
-    fn words(&self) -> String {
+    /// Formats the counts for those who decide, or for others: "1 question and 2 approvals wait for you; 1 limit tripped".
+    fn words(&self, whom: &str) -> String {
         let plural = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
         let some = |n: usize, word: &str| (n > 0).then(|| plural(n, word));
         let waits: Vec<_> = [some(self.questions, "question"), some(self.approvals, "approval")].into();
         let waits = waits.into_iter().flatten().collect::<Vec<_>>().join(" and ");
         let wait = if self.questions + self.approvals == 1 { "waits" } else { "wait" };
-        let waits = (!waits.is_empty()).then(|| format!("{waits} {wait} for you"));
+        let waits = (!waits.is_empty()).then(|| format!("{waits} {wait} for {whom}"));
         let incidents = some(self.incidents, "limit").map(|limits| format!("{limits} tripped"));
         let stops = (self.stops > 0).then(|| "the workspace is stopped".to_owned());
         let notes = some(self.notes, "item").map(|notes| format!("{notes} for information"));
@@ -302,8 +302,7 @@ impl Notification {
         console: String,
     ) -> Self {
         let severity = items.iter().map(|item| item.severity).max().unwrap_or(Severity::Low);
-        let urgent = if severity == Severity::Urgent { "urgent: " } else { "" };
-        let title = format!("Lastword: {urgent}{}", counts.words());
+        let title = title(severity, &counts, "you");
         let items: Vec<Item> = items.into_iter().map(|item| item.at(&console)).collect();
         let more = counts.total().saturating_sub(items.len());
         let mut text = String::new();
@@ -343,13 +342,17 @@ impl Notification {
     }
 
     /// Returns what a device shows of it, and the page that it opens, in at most this many bytes.
-    pub(super) fn for_device(&self, bytes_max: usize) -> Vec<u8> {
+    pub(super) fn for_device(&self, bytes_max: usize, role: Role) -> Vec<u8> {
+        let title = match self.kind {
+            Kind::Waiting if role > Role::Approver => &title(self.severity, &self.counts, "an approver"),
+            Kind::Waiting | Kind::Test => &self.title,
+        };
         let path = match self.items.as_slice() {
             [only] if self.more == 0 => only.path(),
             _ => None,
         };
         let path = path.unwrap_or_else(|| if self.items.is_empty() { "devices" } else { "inbox" }.to_owned());
-        let whole = |body: &str| json!({ "title": self.title, "body": body, "path": path, "tag": self.id }).to_string();
+        let whole = |body: &str| json!({ "title": title, "body": body, "path": path, "tag": self.id }).to_string();
         let mut body = if self.items.is_empty() { self.text.clone() } else { String::new() };
         let mut more = self.more;
         for item in &self.items {
@@ -376,6 +379,11 @@ impl Notification {
     }
 }
 
+fn title(severity: Severity, counts: &Counts, whom: &str) -> String {
+    let urgent = if severity == Severity::Urgent { "urgent: " } else { "" };
+    format!("Lastword: {urgent}{}", counts.words(whom))
+}
+
 /// Returns the first non-empty line of an agent's text, escaped for display and shortened.
 pub(super) fn first_line(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
@@ -400,13 +408,13 @@ mod tests {
     #[test]
     fn a_title_counts_what_waits() {
         let words = |questions, approvals, incidents, stops| {
-            Counts { questions, approvals, incidents, stops, notes: 0 }.words()
+            Counts { questions, approvals, incidents, stops, notes: 0 }.words("you")
         };
         assert_eq!(words(1, 0, 0, 0), "1 question waits for you");
         assert_eq!(words(1, 2, 0, 0), "1 question and 2 approvals wait for you");
         assert_eq!(words(0, 1, 2, 1), "1 approval waits for you; 2 limits tripped; the workspace is stopped");
         assert_eq!(words(0, 0, 1, 0), "1 limit tripped");
-        assert_eq!(Counts { notes: 2, ..Counts::default() }.words(), "2 items for information");
+        assert_eq!(Counts { notes: 2, ..Counts::default() }.words("you"), "2 items for information");
     }
 
     #[test]
@@ -446,7 +454,13 @@ mod tests {
             let counts = Counts { approvals: 500, ..Counts::default() };
             let channel = channel(Means::Command(Command::default()));
             let told = Notification::waiting("ntf-1".into(), Time(0), &channel, counts, items, 0, "http://c/".into());
-            (told.json().unwrap(), told.for_device(3_993), told.text)
+            let title = |role| {
+                let shown: serde_json::Value = serde_json::from_slice(&told.for_device(3_993, role)).unwrap();
+                shown["title"].as_str().unwrap().to_owned()
+            };
+            assert_eq!(title(Role::Approver), "Lastword: 500 approvals wait for you");
+            assert_eq!(title(Role::Viewer), "Lastword: 500 approvals wait for an approver");
+            (told.json().unwrap(), told.for_device(3_993, Role::Owner), told.text)
         };
         let (whole, device, text) = told(true);
         assert!(text.ends_with("and 490 more\nDecide at http://c/"), "{text}");
