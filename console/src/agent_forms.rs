@@ -186,10 +186,7 @@ pub(super) async fn set_role(
     form: Form<NewRole>,
 ) -> Result<Response, ErrorPage> {
     let Form { viewer, fields: NewRole { role } } = form;
-    let viewer = match viewer.confirmed(&ctx).await {
-        Ok(viewer) => viewer,
-        Err(asked) => return Ok(asked),
-    };
+    let viewer = viewer.confirmed(&ctx, Role::Owner).await?;
     let wrong = || ApiError::new(Code::Malformed, format!("{role:?} isn't a role"));
     let role = Role::from_word(&role).ok_or_else(wrong)?;
     humans::set_role(&ctx, viewer.caller, &name, role).await?;

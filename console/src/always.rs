@@ -141,10 +141,7 @@ pub(super) async fn allow(
     form: Form<Chosen>,
 ) -> Result<Response, ErrorPage> {
     let Form { viewer, fields: Chosen { width } } = form;
-    let viewer = match viewer.confirmed(&ctx).await {
-        Ok(viewer) => viewer,
-        Err(asked) => return Ok(asked),
-    };
+    let viewer = viewer.confirmed(&ctx, Role::Owner).await?;
     let held = held(&ctx, viewer.caller, &id).await?;
     let rule = match width {
         Width::Exact => policy::exact(&held),

@@ -8,6 +8,7 @@ use axum::http::{HeaderName, StatusCode};
 use axum::response::{Html, IntoResponse, Response};
 use lastword_facts::Code;
 use lastword_facts::fact::{Decision, Role};
+use lastword_server::calls::humans;
 use lastword_server::edges::http::read;
 use lastword_server::{ApiError, Context};
 use maud::{Markup, html};
@@ -51,7 +52,7 @@ impl<T: DeserializeOwned> FromRequest<Context> for Form<T> {
 
     async fn from_request(mut request: Request, ctx: &Context) -> Result<Self, Response> {
         let mut viewer = request.extract_parts_with_state::<Viewer, _>(ctx).await?;
-        let told = |fault: ApiError| ErrorPage(fault).into_response();
+        let told = |fault: ApiError| ErrorPage::from(fault).into_response();
         let (parts, body) = request.into_parts();
         let bytes = read(&parts, body).await.map_err(told)?;
         let Common { forms, question, sure, passkey } = fields(&bytes).map_err(told)?;
@@ -192,26 +193,25 @@ impl Viewer {
         (trigger, INTO_FLASH, Html(html! { (flash(tone, words)) (part) }.into_string())).into_response()
     }
 
-    /// Returns this human with the form that a passkey confirmed, where the workspace asks for one. Otherwise the form asks
-    /// for it.
-    pub(super) async fn confirmed(mut self, ctx: &Context) -> Result<Self, Response> {
+    /// Returns this human, who has this role, with the form that a passkey confirmed, where the workspace asks for one.
+    /// Otherwise the form asks for it.
+    pub(super) async fn confirmed(mut self, ctx: &Context, role: Role) -> Result<Self, ErrorPage> {
+        humans::require(ctx, self.caller, role).await?;
         let Some(passkeys) = &ctx.passkeys else { return Ok(self) };
-        let told = |fault: ApiError| ErrorPage(fault).into_response();
         let (human, now, content) = (self.caller.principal.agent(), ctx.handle.now(), &self.sent.content);
         let Some(passkey) = &self.sent.passkey else {
-            return Err(self.asks(&passkeys.ask(human, content, now).await.map_err(told)?));
+            return Err(ErrorPage::Asks(Box::new(self.asks(&passkeys.ask(human, content, now).await?))));
         };
-        let wrong = |error: serde_json::Error| told(ApiError::new(Code::Malformed, format!("the passkey: {error}")));
-        let stated = serde_json::from_str(passkey).map_err(wrong)?;
-        passkeys.confirm(human, content, &stated, now).await.map_err(told)?;
+        let wrong = |error: serde_json::Error| ApiError::new(Code::Malformed, format!("the passkey: {error}"));
+        passkeys.confirm(human, content, &serde_json::from_str(passkey).map_err(wrong)?, now).await?;
         self.caller = self.caller.confirmed();
         Ok(self)
     }
 
     /// Returns this human for a decision on a held call: a passkey confirms one that allows it.
-    pub(super) async fn deciding(self, ctx: &Context, decision: Decision) -> Result<Self, Response> {
+    pub(super) async fn deciding(self, ctx: &Context, decision: Decision) -> Result<Self, ErrorPage> {
         match decision {
-            Decision::Approve | Decision::Edit => self.confirmed(ctx).await,
+            Decision::Approve | Decision::Edit => self.confirmed(ctx, Role::Approver).await,
             Decision::Reject | Decision::Respond | Decision::Ignore | Decision::Expire => Ok(self),
         }
     }

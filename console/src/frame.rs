@@ -56,17 +56,25 @@ fn error_response(fault: ApiError) -> Response {
 }
 
 /// A failed call, shown as a page.
-pub(super) struct ErrorPage(pub(super) ApiError);
+pub(super) enum ErrorPage {
+    /// A refusal.
+    Fault(ApiError),
+    /// What the browser is asked before a form is done.
+    Asks(Box<Response>),
+}
 
 impl<F: Into<ApiError>> From<F> for ErrorPage {
     fn from(fault: F) -> Self {
-        Self(fault.into())
+        Self::Fault(fault.into())
     }
 }
 
 impl IntoResponse for ErrorPage {
     fn into_response(self) -> Response {
-        error_response(self.0)
+        match self {
+            Self::Fault(fault) => error_response(fault),
+            Self::Asks(response) => *response,
+        }
     }
 }
 

@@ -153,10 +153,7 @@ pub(super) async fn decide_alike(
     if decision == Verdict::Approve && unseen {
         return Ok(Redirect::to(&format!("/approvals/{first}")).into_response());
     }
-    let viewer = match viewer.deciding(&ctx, decision).await {
-        Ok(viewer) => viewer,
-        Err(asked) => return Ok(asked),
-    };
+    let viewer = viewer.deciding(&ctx, decision).await?;
     let asked = |digest: &str| DecideApproval {
         decision,
         digest: Some(digest.to_owned()),
@@ -278,7 +275,7 @@ pub(super) async fn answer(
 fn already(fault: &ApiError, words: String) -> ErrorPage {
     let mut fault = fault.clone();
     fault.0.detail = words;
-    ErrorPage(fault)
+    fault.into()
 }
 
 #[derive(Debug, Deserialize)]
@@ -324,10 +321,7 @@ pub(super) async fn decide(
     if decision == Verdict::Approve && fields.unseen > 0 {
         return Ok(Redirect::to(&format!("/approvals/{wanted}")).into_response());
     }
-    let viewer = match viewer.deciding(&ctx, decision).await {
-        Ok(viewer) => viewer,
-        Err(asked) => return Ok(asked),
-    };
+    let viewer = viewer.deciding(&ctx, decision).await?;
     let input = match fields.input.as_deref() {
         Some(text) if decision == Verdict::Edit => Some(parsed(text)?),
         Some(_) | None => None,

@@ -8,7 +8,7 @@ use axum::routing::post;
 use lastword_broker::identity::credential;
 use lastword_facts::Code;
 use lastword_facts::fact::Role;
-use lastword_server::calls::{agents, humans};
+use lastword_server::calls::agents;
 use lastword_server::passkeys::{FRESH_MS, PasskeyView, Passkeys};
 use lastword_server::{ApiError, Context};
 use lastword_wire::rfc3339;
@@ -80,10 +80,7 @@ async fn add(State(ctx): State<Context>, headers: HeaderMap, form: Form<PasskeyF
     }
     let has_one = !passkeys.list(human).await.is_empty();
     if has_one {
-        viewer = match viewer.confirmed(&ctx).await {
-            Ok(viewer) => viewer,
-            Err(asked) => return Ok(asked),
-        };
+        viewer = viewer.confirmed(&ctx, Role::Viewer).await?;
     }
     let cookie = credential(session::cookie(&headers).unwrap_or_default());
     Ok(viewer.asks(&passkeys.ask_new(human, &viewer.name, &cookie, has_one, now).await?))
@@ -97,10 +94,7 @@ async fn remove(
 ) -> Result<Response, ErrorPage> {
     let Form { viewer, fields: Nothing {} } = form;
     let passkeys = of(&ctx)?;
-    let viewer = match viewer.confirmed(&ctx).await {
-        Ok(viewer) => viewer,
-        Err(asked) => return Ok(asked),
-    };
+    let viewer = viewer.confirmed(&ctx, Role::Viewer).await?;
     passkeys.remove(viewer.caller.principal.agent(), Some(&id)).await?;
     Ok(viewer.done(&html! { "The passkey is removed." }, "/devices", &[Topic::Agents]))
 }
@@ -112,12 +106,8 @@ async fn remove_all(
     form: Form<Nothing>,
 ) -> Result<Response, ErrorPage> {
     let Form { viewer, fields: Nothing {} } = form;
-    humans::require(&ctx, viewer.caller, Role::Owner).await?;
     let passkeys = of(&ctx)?;
-    let viewer = match viewer.confirmed(&ctx).await {
-        Ok(viewer) => viewer,
-        Err(asked) => return Ok(asked),
-    };
+    let viewer = viewer.confirmed(&ctx, Role::Viewer).await?;
     passkeys.remove(agents::find(&ctx, &name).await?, None).await?;
     Ok(viewer.done(&html! { (foreign_line(&name)) " has no passkeys now." }, "/team", &[Topic::Agents]))
 }

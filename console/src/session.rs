@@ -69,10 +69,10 @@ impl FromRequestParts<Context> for Viewer {
             .query(move |live| live.state.agent(who).map(|human| (human.name().to_owned(), human.role)))
             .await;
         let (name, role) =
-            known.map_err(|gone| ErrorPage(gone.into()).into_response())?.ok_or_else(frame::signed_out)?;
+            known.map_err(|gone| ErrorPage::from(gone).into_response())?.ok_or_else(frame::signed_out)?;
         let caller = Caller::of(&session);
         ReadLane::Humans.enter();
-        prove(&parts.extensions, caller).map_err(|full| ErrorPage(full).into_response())?;
+        prove(&parts.extensions, caller).map_err(|full| ErrorPage::from(full).into_response())?;
         let here = parts.uri.path_and_query().map_or("/", |path| path.as_str());
         Ok(Self {
             caller,

@@ -227,11 +227,7 @@ pub(super) async fn add_agent(
     form: Form<AgentFields>,
 ) -> Result<Response, ErrorPage> {
     let Form { viewer, fields } = form;
-    humans::require(&ctx, viewer.caller, Role::Owner).await?;
-    let viewer = match viewer.confirmed(&ctx).await {
-        Ok(viewer) => viewer,
-        Err(asked) => return Ok(asked),
-    };
+    let viewer = viewer.confirmed(&ctx, Role::Owner).await?;
     let list = |text: &str| text.split([',', ' ']).filter(|part| !part.is_empty()).map(str::to_owned).collect();
     let new = NewAgent {
         name: fields.name.trim().to_owned(),
@@ -261,11 +257,7 @@ pub(super) async fn add_human(
     form: Form<HumanFields>,
 ) -> Result<Response, ErrorPage> {
     let Form { viewer, fields } = form;
-    humans::require(&ctx, viewer.caller, Role::Owner).await?;
-    let viewer = match viewer.confirmed(&ctx).await {
-        Ok(viewer) => viewer,
-        Err(asked) => return Ok(asked),
-    };
+    let viewer = viewer.confirmed(&ctx, Role::Owner).await?;
     let role = Role::from_word(&fields.role).ok_or_else(|| ApiError::unknown(&fields.role))?;
     let new = NewHuman { name: fields.name.trim().to_owned(), role }.into();
     let made = agents::add(&ctx, viewer.caller, new).await?;
@@ -289,10 +281,7 @@ pub(super) async fn renew(
     form: Form<TokenFields>,
 ) -> Result<Response, ErrorPage> {
     let Form { viewer, fields: TokenFields { expires_in_ms, overlap_ms } } = form;
-    let viewer = match viewer.confirmed(&ctx).await {
-        Ok(viewer) => viewer,
-        Err(asked) => return Ok(asked),
-    };
+    let viewer = viewer.confirmed(&ctx, Role::Owner).await?;
     let terms = TokenTerms { expires_in_ms: Some(expires_in_ms).filter(|ms| *ms > 0), overlap_ms };
     let made = agents::rekey(&ctx, viewer.caller, &name, terms).await?;
     let is_agent = agents::member(&ctx, viewer.caller, &name).await?.view.kind == Kind::Agent;

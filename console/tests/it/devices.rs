@@ -175,7 +175,8 @@ async fn asking(passkey: PasskeyUse) -> (World, String) {
 
 #[tokio::test]
 async fn without_a_passkey_a_session_allows_nothing_and_gives_nobody_rights() {
-    let (world, digest) = asking(PasskeyUse::Console).await;
+    let (mut world, digest) = asking(PasskeyUse::Console).await;
+    world.register_human("vera", "viewer").await;
     let browser = Browser::signed_in(&world).await;
     let named = [("digest", &*digest)];
     let alike = [("apr-1", &*digest)];
@@ -196,6 +197,11 @@ async fn without_a_passkey_a_session_allows_nothing_and_gives_nobody_rights() {
         let forged = r#"{"nonce":"x","id":"x","client_data":"","authenticator_data":""}"#;
         let fields: Vec<_> = fields.iter().copied().chain([("passkey", forged)]).collect();
         browser.post(path, &fields).await.is(403).has("confirm it");
+    }
+    // Whose role doesn't allow it isn't asked for a passkey.
+    let vera = Browser::as_human(&world, "vera").await;
+    for path in ["/approvals/apr-1/approve", "/approvals/apr-1/always", "/team/kilo/token", "/agents/vera/role"] {
+        vera.post(path, &named).await.is(403).has("not viewer").lacks("passkey");
     }
     assert_eq!(world.get("operator", "/v1/approvals/apr-1").await.is(200)["state"], "pending");
     world.get("operator", "/v1/agents/eve").await.is(404);
