@@ -233,6 +233,22 @@ test('a call that came into view a moment ago says so when it is approved', asyn
   await until(() => state(id), 'approved');
 });
 
+test('what says why a press did nothing covers nothing that is read next', async () => {
+  const id = await hold('Late', Array.from({ length: 60 }, (_, n) => `test -d r${n}`).join('\n'));
+  await page.goto(`${broker.url}/approvals/${id}`);
+  await live(id);
+  for (let n = 0; n < 3; n += 1) {
+    if (await state(id) !== 'pending') break;
+    await approve(id).click();
+    if (await page.locator('#refused-press').isHidden()) break;
+    const [end, above] = await page.evaluate(() => [[...document.querySelectorAll('.call pre')].at(-1), document.querySelector('#refused-press')]
+      .map((element, n) => element.getBoundingClientRect()[n ? 'top' : 'bottom']));
+    const visible = await page.evaluate(() => innerHeight);
+    assert.ok(end <= above + 1 || end > visible, `the call ends at ${end}, and the words begin at ${above}`);
+  }
+  await until(() => state(id), 'approved');
+});
+
 test('a button names its call', async () => {
   const id = await hold('Late', 'make it');
   await until(() => approve(id).textContent(), `Approve ${id}`);

@@ -53,12 +53,16 @@ const steady = (() => {
   const digest = (card) => card.querySelector('[name=digest]')?.value;
   // The card's head and its buttons stay in the window, over the text.
   const part = (card, name) => card.querySelector(`:scope > ${name}`)?.getBoundingClientRect();
+  // What says why a press did nothing lies over the text of its card.
+  const why = document.createElement('p');
+  let pressed = null;
+  const foot = (card) => Math.min(innerHeight, part(card, '.decide')?.top ?? innerHeight, why.hidden || pressed !== card ? innerHeight : why.getBoundingClientRect().top);
   const see = (text, at, card) => {
     const { top: begin, bottom: end, height } = text.getBoundingClientRect();
-    const [head, foot] = [part(card, 'header')?.bottom ?? 0, part(card, '.decide')?.top ?? innerHeight];
+    const head = part(card, 'header')?.bottom ?? 0;
     const key = [card.id, digest(card), at].join(' ');
     const known = texts.get(key) ?? { begin: false, end: false, since: Infinity };
-    const shows = (y) => height > 0 && y >= Math.max(top(), head) - STILL && y <= Math.min(innerHeight, foot) + STILL;
+    const shows = (y) => height > 0 && y >= Math.max(top(), head) - STILL && y <= foot(card) + STILL;
     known.begin ||= shows(begin);
     known.end ||= shows(end);
     if (known.begin && known.end) known.since = Math.min(known.since, now());
@@ -92,7 +96,6 @@ const steady = (() => {
   look();
 
   // --- A press that does nothing says why, beside the button.
-  const why = document.createElement('p');
   why.id = 'refused-press';
   why.setAttribute('role', 'alert');
   why.hidden = true;
@@ -101,6 +104,7 @@ const steady = (() => {
   const say = (words, button) => {
     why.textContent = words;
     why.hidden = false;
+    pressed = button.closest('.card');
     const { left, top: above, bottom: below } = button.getBoundingClientRect();
     why.style.left = `${Math.max(8, Math.min(left, innerWidth - why.offsetWidth - 8))}px`;
     why.style.top = `${above > why.offsetHeight + 12 + top() ? above - why.offsetHeight - 8 : below + 8}px`;
@@ -122,15 +126,11 @@ const steady = (() => {
     return Date.now() - at < DOUBLE && Math.hypot(clientX - x, clientY - y) < 16;
   };
 
-  // Goes to the first text of the call that was not seen; the console unfolds it.
-  const read = (card) => {
-    const parts = all('.call pre', card).map((text, at) => ({ text, ...see(text, at, card) }));
-    const next = parts.find(({ begin, end }) => !begin || !end);
-    if (!next) return false;
+  // Returns the first text of the call that was not seen; the console unfolds it.
+  const rest = (card) => all('.call pre', card).map((text, at) => ({ text, ...see(text, at, card) })).find(({ begin, end }) => !begin || !end);
+  const read = (card, next) => {
     const { top: begin, bottom: end } = next.text.getBoundingClientRect();
-    const [head, foot] = [part(card, 'header')?.height ?? 0, part(card, '.decide')?.height ?? 0];
-    scrollBy(0, next.begin ? end - innerHeight + foot : begin - top() - head);
-    return true;
+    scrollBy(0, next.begin ? end - foot(card) : begin - top() - (part(card, 'header')?.height ?? 0));
   };
   let unfold = () => false;
   document.addEventListener('click', (event) => {
@@ -148,8 +148,11 @@ const steady = (() => {
     if (!button.matches('[data-approve]')) return;
     if (unfold(card)) return stop();
     if (unseen(card).length) {
-      const is = read(card) ? 'Not all of the call was in the window: here is the rest.' : 'The call came into view a moment ago.';
-      say(`${is} Read it, then press again.`, button);
+      const next = rest(card);
+      const words = `${next ? 'Not all of the call was in the window: here is the rest.' : 'The call came into view a moment ago.'} Read it, then press again.`;
+      say(words, button);
+      // Above what says so, which moves with its button.
+      if (next) { read(card, next); say(words, button); }
       return stop();
     }
     // Only what was seen whole is said to be.
