@@ -283,6 +283,7 @@ test('without scripts a long call is approved on a page of its own, below all of
   assert.ok(await plain.locator('.call').getByText('echo 299').isVisible());
   assert.equal(await plain.locator('.call details').count(), 0);
   await plain.locator(`#${id}-approve button`).click();
+  await plain.getByRole('button', { name: 'Yes, do it' }).click();
   await until(() => state(id), 'approved');
   await context.close();
 });

@@ -80,7 +80,7 @@ pub(super) fn doing(viewer: &Viewer, activities: &BTreeMap<Activity, u64>) -> St
         n => plural(n, "agent is working", "agents are working"),
     };
     for does in SHOWN.into_iter().filter(|does| count(*does) > 0) {
-        line.push_str(&format!(" · {} {}", count(does), viewer.word(does.word())));
+        line.push_str(&format!(", {} {}", count(does), viewer.word(does.word())));
     }
     line
 }

@@ -12,7 +12,7 @@ use super::decision::{chain, ends, urgency};
 use super::edit;
 use super::highlight::{Tone, tones};
 use super::layout::Moment;
-use super::parts::{Fold, excerpt, foreign, foreign_line, plural, quantity, time, url};
+use super::parts::{Fold, clock, excerpt, foreign, foreign_line, plural, quantity, time, url};
 use super::session::Viewer;
 use crate::reads::decisions::Decision;
 use crate::reads::risk::{Alike, Differs, Risk, subject};
@@ -69,6 +69,7 @@ pub(super) fn card(
             @if let Some(reason) = &held.reason { div.reason { span.faint { (foreign_line(&held.agent)) " says why" } (foreign(reason)) } }
             div.facts {
                 span { "Denied if nobody decides in time." }
+                @if let Some(until) = decision.lease_until { span { "Withdrawn if " (foreign_line(&held.agent)) " isn't heard of before " (clock(until)) "." } }
                 @if let Some(time) = time_to_use(limits) { span { "Once approved, the call must be made within " (time) "." } }
                 @if let Some(policy) = &held.policy { span { "Held by the rule " code { (foreign_line(policy)) } } }
                 (digest(held))
@@ -212,6 +213,8 @@ fn decide(viewer: &Viewer, held: &ApprovalView, alike: &[Alike], unseen: usize) 
             (viewer.form(&format!("{id}-approve"), &format!("{to}/approve"), &html! {
                 input type="hidden" name="digest" value=(held.digest);
                 (named)
+                // A press without scripts sends nothing of the fields below. A call with unseen lines is asked about on its page.
+                @if alike.is_empty() && unseen == 0 { input type="hidden" name="question" value={ "Approve " (id) " as it was asked? An edit or words that you typed on its card are left out: go back to send them." }; }
                 // The script clears it once the call was seen to its end.
                 input type="hidden" name="unseen" value=(unseen);
                 button.main type="submit" data-key="a" data-approve=(what) {

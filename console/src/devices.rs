@@ -18,6 +18,7 @@ use qrcodegen::{QrCode, QrCodeEcc};
 use serde::Deserialize;
 use serde_json::json;
 
+use super::bound::place;
 use super::forms::{Form, Nothing};
 use super::frame::ErrorPage;
 use super::layout::{self, Moment, Page, Place, heading};
@@ -164,6 +165,9 @@ async fn notified(ctx: &Context, viewer: &Viewer, moment: &Moment, headers: &Hea
         section.card #notified aria-labelledby="notified-title" {
             header { h2 #notified-title { "Notify this device" } }
             p { "Where no page of the console is open, this browser says what is " (viewer.waiting()) ", and opens it. The text goes, encrypted, through the push service of the browser's maker." }
+            @if !ctx.console.address.as_ref().is_some_and(|address| address.starts_with("https://")) {
+                p.warn { "The service may refuse it, because this server names it no address of its own: set " code { "address" } " under " code { "[console]" } " in " code { (place(ctx)) } " to its https address, and start the server again." }
+            }
             ul.lines { @for device in &own { (line(viewer, moment, device)) } }
             div { (viewer.fill_in("notify-device", "/devices/notified", &html! {
                 div.fields.wide { label { span { "Name" } input type="text" name="name" value=(guessed(headers)) maxlength="64" autocomplete="off"; } }

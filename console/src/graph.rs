@@ -58,7 +58,7 @@ pub(super) fn view(viewer: &Viewer, graph: &Graph) -> Markup {
                     span { span class={ "dot " (tone(Some(activity))) } {} " " (viewer.word(activity.word())) }
                 }
                 span { span.dot.human {} " human" } span { "colour: what the agent does now, in any conversation" } span { "larger: more tokens" }
-                span { span.dash.open {} " open requests" } span { span.dash {} " answered" } span.bad { span.dash.cut {} " all refused" }
+                span { span.dash.open {} " open requests" } span { span.dash {} " ended" } span.bad { span.dash.cut {} " all refused" }
                 @for (code, count) in cuts(graph) { span.bad { "✕ " (code.rule()) ": " (told(code)) ", " (number(count)) } }
             }
         }
@@ -211,14 +211,14 @@ pub(super) fn halfway(a: Spot, b: Spot, middle: f64) -> (f64, f64) {
 /// Shows an edge, moving while a request is open.
 fn line(a: Spot, b: Spot, edge: &Edge, middle: f64, words: &str) -> Markup {
     let Route { path, head } = route(a, b, middle);
-    let state = match (edge.open, edge.answered) {
+    let state = match (edge.open, edge.answered + edge.ended) {
         (0, 0) => "cut",
         (0, _) => "answered",
         (_, _) => "open",
     };
     html! {
         path class={ "edge " (state) } d=(path) {
-            title { (escape(words)) ": " (edge.open) " open, " (edge.answered) " answered, " (refused(edge)) " refused" }
+            title { (escape(words)) ": " (counts(edge)) ", " (refused(edge)) " refused" }
         }
         path class={ "head " (state) } d=(head) {}
     }
@@ -294,9 +294,9 @@ fn table(viewer: &Viewer, graph: &Graph) -> Markup {
     }
 }
 
-/// Returns how many requests are open and answered; nothing of the kind that there is none of.
+/// Returns how many requests are open, answered and without a result; nothing of the kind that there is none of.
 fn counts(edge: &Edge) -> String {
-    let counts = [(edge.open, "open"), (edge.answered, "answered")];
+    let counts = [(edge.open, "open"), (edge.answered, "answered"), (edge.ended, "without a result")];
     let told: Vec<String> = counts.iter().filter(|(n, _)| *n > 0).map(|(n, word)| format!("{n} {word}")).collect();
     if told.is_empty() { "none".to_owned() } else { told.join(", ") }
 }

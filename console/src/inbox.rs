@@ -68,7 +68,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
                     @for (message, answer) in with_answers(&lists.unread) {
                         li { (badge(message.kind)) " " b { (foreign_line(&message.from)) } @if let Some(reference) = &message.reference { " in " (conversation(reference)) } " "
                             a href={ (url("/messages/")) (message.id) } { (markdown::line(&message.body, 140)) }
-                            @if let Some(answer) = answer { ", and " a href={ (url("/messages/")) (answer.id) } { "the answer" } }
+                            @if let Some(answer) = answer { " · " a href={ (url("/messages/")) (answer.id) } { "the answer" } }
                             " " (time(&message.created_at, moment.now)) }
                     }
                 }

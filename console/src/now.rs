@@ -81,7 +81,7 @@ fn tiles(viewer: &Viewer, moment: &Moment, now: &Now) -> Markup {
                 span.faint { (open_work(viewer, now)) }
             }
             a.tile.bad[!now.wrong.is_empty()] href="#wrong" {
-                span { "Went wrong" } b { (number(now.wrong_all as u64)) } span.faint { "ended without a result, or can't go on" }
+                span { "Went wrong" } b { (number(now.wrong_all as u64)) } span.faint { "requests without a result, and agents that can't work" }
             }
             a.tile href="#cost" {
                 (cost(&now.today))

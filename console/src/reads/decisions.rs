@@ -71,6 +71,8 @@ pub(crate) struct Decision {
     /// The time at which it is settled without a human, or at which the work that it holds ends; `None` if it waits as long
     /// as it takes.
     pub(crate) due: Option<Time>,
+    /// For a held call: when its agent's lease ends unless it is renewed, which withdraws the call.
+    pub(crate) lease_until: Option<Time>,
     /// The priority of the request that it holds up.
     pub(crate) priority: Priority,
     /// The requests that led to it, from the root on.
@@ -166,6 +168,7 @@ pub(super) struct DecisionRow {
     pub(super) task: Option<TaskId>,
     conv: Option<ConvId>,
     due: Option<Time>,
+    lease_until: Option<Time>,
     priority: Priority,
     at: Time,
     chain: Vec<RequestLink>,
@@ -433,13 +436,16 @@ fn row(state: &State, id: DecisionId) -> Option<DecisionRow> {
         }
     };
     let priority = task.map_or(Priority::Normal, |task| priority(state, task));
+    let turn =
+        task.and_then(|task| state.tasks.get(&task)).and_then(Task::turn).and_then(|turn| state.turns.get(&turn));
+    let lease_until = turn.filter(|_| matches!(id, DecisionId::Call(_))).map(|turn| turn.lease_until);
     let held = match id {
         DecisionId::Question(_) | DecisionId::Call(_) => Vec::new(),
         DecisionId::Latch(id) => views::held_tasks(state, state.incidents.get(&id)?),
     };
     let chain = chain(state, task.or_else(|| held.first().copied()));
     let held = held.iter().take(HELD_MAX).filter_map(|task| Some(link(state, state.tasks.get(task)?))).collect();
-    Some(DecisionRow { id, task, conv, due, priority, at, chain, held, risk: None, alike: Vec::new() })
+    Some(DecisionRow { id, task, conv, due, lease_until, priority, at, chain, held, risk: None, alike: Vec::new() })
 }
 
 /// Returns the time at which work that an open incident holds ends, if no human lifts it (D8).
@@ -518,8 +524,8 @@ async fn filled(ctx: &Context, caller: Caller, rows: Vec<DecisionRow>) -> Result
         let (asked, timed_out) = (asked.remove(&id)?, timed_out.remove(&id));
         let text = |link: &RequestLink| link.message.and_then(|seq| texts.get(&seq).cloned()).unwrap_or_default();
         let held = row.held.iter().map(|link| (link.clone(), text(link))).collect();
-        let DecisionRow { due, priority, chain, risk, alike, .. } = row;
-        Some(Decision { asked, due, priority, chain, request, timed_out, held, risk, alike })
+        let DecisionRow { due, lease_until, priority, chain, risk, alike, .. } = row;
+        Some(Decision { asked, due, lease_until, priority, chain, request, timed_out, held, risk, alike })
     };
     Ok(rows.into_iter().filter_map(decision).collect())
 }

@@ -146,8 +146,8 @@ fn of_state(live: &Live<'_>, since: Time) -> BTreeMap<&'static str, Reached> {
     for agent in live.state.agents.iter().filter(|agent| agent.live && !agent.is_human()) {
         let today = agent.day.on(live.now());
         let all = [
-            ("agent_day_tokens_max", limits.agent_day_tokens_max, today.spend.tokens),
-            ("agent_day_cost_microusd_max", limits.agent_day_cost_microusd_max, today.spend.cost_microusd),
+            ("agent_day_tokens_max", agent.day_tokens_max(limits, live.now()), today.spend.tokens),
+            ("agent_day_cost_microusd_max", agent.day_cost_microusd_max(limits, live.now()), today.spend.cost_microusd),
             ("root_messages_per_day_max", limits.root_messages_per_day_max, today.root_messages.into()),
         ];
         for (name, limit, value) in all {

@@ -118,21 +118,26 @@ enum Written {
 async fn texts(ctx: &Context, words: String, max: usize) -> Result<Vec<FoundText>, ApiError> {
     let wanted = words.clone();
     let seqs = ask(ctx, move |index| index.beginning_with(&wanted, max)).await?;
+    let wanted = words.clone();
     let mut found: Vec<(Seq, Written, AgentId, String)> = Vec::new();
     let read = |seq, entry: &std::sync::Arc<lastword_facts::Entry>| {
-        found.extend(written(seq, &entry.fact).map(|(what, from, text)| (seq, what, from, line_with(&text, &words))));
+        found.extend(written(seq, &entry.fact).map(|(what, from, text)| (seq, what, from, line_with(&text, &wanted))));
     };
     ctx.handle.visit(seqs, read).await?;
     found.sort_by_key(|(seq, ..)| std::cmp::Reverse(*seq));
     let look = move |live: &Live<'_>| {
         let state = live.state;
         let reference = |conv| state.ref_of(conv).map_or_else(String::new, ToString::to_string);
-        let named = |(_, what, from, text)| {
+        let named = |(_, what, from, mut text)| {
             let (place, within) = match what {
                 Written::Message(seq, conv) => (Whereabouts::Line(seq), reference(conv)),
                 Written::Question(id, conv) => (Whereabouts::Decision(DecisionId::Question(id)), reference(conv)),
                 Written::Call(id) => {
-                    let task = state.approvals.get(&id).and_then(|call| state.tasks.get(&call.task?));
+                    let call = state.approvals.get(&id);
+                    if let Some(call) = call.filter(|call| call.requested.is_some()) {
+                        text = line_with(&worded(&call.tool, &call.arguments, call.reason.as_deref()), &words);
+                    }
+                    let task = call.and_then(|call| state.tasks.get(&call.task?));
                     (
                         Whereabouts::Decision(DecisionId::Call(id)),
                         task.map_or_else(String::new, |task| reference(task.conv)),
@@ -163,13 +168,16 @@ fn written(seq: Seq, fact: &Fact) -> Option<(Written, AgentId, String)> {
             Some((Written::Question(asked.escalation, asked.conv), asked.agent, asked.body.to_string()))
         }
         Fact::ApprovalAsked(asked) => {
-            let why = asked.reason.as_deref().unwrap_or_default();
-            let arguments = risk::on_a_line(&Arguments::stored(&asked.arguments));
-            let text = without_secrets(&format!("{}: {arguments}\n{why}", asked.tool));
+            let text = worded(&asked.tool, &asked.arguments, asked.reason.as_deref());
             Some((Written::Call(asked.approval), asked.agent, text))
         }
         _ => None,
     }
+}
+
+fn worded(tool: &str, arguments: &str, reason: Option<&str>) -> String {
+    let arguments = risk::on_a_line(&Arguments::stored(arguments));
+    without_secrets(&format!("{tool}: {arguments}\n{}", reason.unwrap_or_default()))
 }
 
 /// Returns the first line in which a word begins with one of these, from near that word on.

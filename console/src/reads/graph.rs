@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use lastword_broker::Live;
-use lastword_core::state::Task;
+use lastword_core::state::{Phase, Task};
 use lastword_facts::fact::{Fact, Refused};
 use lastword_facts::ids::{AgentId, ConvId, HOUR_MS, TurnId};
-use lastword_facts::{Code, Seq, Time};
+use lastword_facts::{AnswerStatus, Code, Seq, Time};
 use lastword_server::calls::read_model::{ask, ask_fresh};
 use lastword_server::calls::{Caller, conversations};
 use lastword_server::views::{self, Activity};
@@ -37,6 +37,8 @@ pub(crate) struct Edge {
     pub(crate) open: u64,
     /// The number of answered requests.
     pub(crate) answered: u64,
+    /// The number of requests that ended without a result.
+    pub(crate) ended: u64,
     /// The numbers of refused messages, by code.
     pub(crate) refused: BTreeMap<Code, u64>,
     /// The code of the last refusal, and its position.
@@ -121,11 +123,11 @@ impl Look {
         let Some(asker) = task.asker.agent() else { return };
         let from = self.node(live, asker);
         let edge = self.edges.entry((from, to)).or_default();
-        if task.is_closed() {
-            edge.answered += 1;
-        } else {
-            edge.open += 1;
-        }
+        *match task.phase {
+            Phase::Closed(AnswerStatus::Completed | AnswerStatus::Partial, _) => &mut edge.answered,
+            Phase::Closed(..) => &mut edge.ended,
+            Phase::Queued | Phase::Open(_) | Phase::Waiting => &mut edge.open,
+        } += 1;
         edge.last = task.request.as_ref().map(|request| request.message).or(edge.last);
     }
 

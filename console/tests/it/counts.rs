@@ -80,7 +80,7 @@ async fn what_agents_do_has_the_same_numbers_on_each_page_also_while_the_workspa
     world.take("reader").await;
     let browser = Browser::signed_in(&world).await;
     // The turn of the coder is held, and the reader works.
-    let line = "1 agent is working · 2 held";
+    let line = "1 agent is working, 2 held";
     for path in ["/", "/agents"] {
         browser.get(path).await.is(200).has(line);
     }
@@ -89,7 +89,7 @@ async fn what_agents_do_has_the_same_numbers_on_each_page_also_while_the_workspa
     assert_eq!(now.text.matches("is held: the grant has used up its messages").count(), 1, "{}", now.text);
     browser.post("/workspace/pause", &[]).await.is(200);
     for path in ["/", "/agents"] {
-        browser.get(path).await.is(200).has("no agent is working · 2 held · 1 paused");
+        browser.get(path).await.is(200).has("no agent is working, 2 held, 1 paused");
     }
     let now = plain(&browser.get("/").await.is(200).text);
     assert!(now.contains("reader has an open turn") && !now.contains("is working ·  requested"), "{now}");

@@ -129,6 +129,10 @@ async fn a_device_whose_browser_ended_its_subscription_is_removed() {
     .await;
     let browser = Browser::signed_in(&world).await;
     browser.post("/devices/notified", &[]).await.is(428);
+    let words = "set <code>address</code> under <code>[console]</code>";
+    browser.get("/devices").await.is(200).has(words);
+    let (addressed, _) = asking(PasskeyUse::Off).await;
+    Browser::signed_in(&addressed).await.get("/devices").await.is(200).has("Notify this device").lacks(words);
     let fields = [("name", "phone"), ("subscription", &*subscription(&endpoint))];
     browser.post("/devices/notified", &fields).await.is(200);
     let page = browser.get("/devices").await.is(200).has("Send a test: phone");

@@ -64,6 +64,8 @@ async fn each_outcome_has_one_word_on_every_surface_and_a_filter() {
         let waterfall = browser.get(&format!("/conversations/{word}?view=waterfall")).await.is(200);
         assert_eq!(waterfall.text.matches(badge).count(), if word == "completed" { 1 } else { 2 }, "{word}");
     }
+    // What failed, was cancelled or stopped was answered with nothing.
+    browser.get("/graph").await.is(200).has(">2 answered, 2 without a result</a>").has(">1 without a result</a>");
     let all = browser.get("/conversations?state=idle").await.is(200).lacks(">ended</span>");
     assert_eq!(all.text.matches("class=\"row talk\"").count(), OUTCOMES.len());
     browser.get("/conversations?state=asleep").await.is(400).has("timed_out");

@@ -96,7 +96,23 @@ async fn what_a_fold_hides_is_named_and_none_of_it_is_graver_than_what_stands_ab
     // The question expires in days, the calls in minutes.
     let due = world.get("operator", &format!("/v1/approvals/{plain}")).await.is(200);
     page.has(&format!("datetime=\"{}\"", due["expires_at"].as_str().unwrap()));
-    browser.get("/inbox").await.is(200).lacks("They move up").has(asked["id"].as_str().unwrap());
+    browser
+        .get("/inbox")
+        .await
+        .is(200)
+        .lacks("They move up")
+        .lacks("isn't heard of")
+        .has(asked["id"].as_str().unwrap());
+}
+
+#[tokio::test]
+async fn a_call_of_a_turn_says_when_the_silence_of_its_agent_withdraws_it() {
+    let world = World::with(&["kilo"]).await;
+    world.send("operator", "kilo", "T-1", "clean").await.is(201);
+    world.take("kilo").await;
+    let id = hold(&world, "kilo", "ls").await;
+    let page = Browser::signed_in(&world).await.get(&format!("/approvals/{id}")).await.is(200);
+    page.has("Withdrawn if kilo isn't heard of before <time datetime=");
 }
 
 #[tokio::test]
