@@ -99,6 +99,7 @@ test('without scripts the next page says what came of a decision, once', async (
   await plainly(async (plain) => {
     await plain.goto(`${broker.url}/inbox`);
     await plain.locator(`#${id}-approve button`).click();
+    await plain.getByRole('button', { name: 'Yes, do it' }).click();
     await plain.locator('#flash').getByText(`${id} of coder is approved.`).waitFor();
     assert.equal(await state(id), 'approved');
     await plain.reload();
