@@ -58,7 +58,7 @@ test('the front page says what waits, what runs, what went wrong and what it cos
   const runs = page.locator('#runs .work', { hasText: 'SHOP-1' });
   await runs.getByText('Sell <b>more</b>').waitFor();
   assert.doesNotMatch(await runs.innerText(), /second line/);
-  await page.locator('.tile[href="#runs"]').getByText(/agents? (is|are) working/).waitFor();
+  await page.locator('.tile[href="#runs"]').getByText(/pieces? of work: \d/).waitFor();
   assert.match(await runs.innerText(), /held/);
   // A decision that waits is counted once, as such.
   await page.locator(`#now-${latch}`).getByText('SHOP-1 is held: the grant has used up its messages.').waitFor();
@@ -96,27 +96,31 @@ test('what timed out says who took no request of whom, and is asked again, asked
   assert.match(three.message, /^idler didn't take operator's request: 2 deliveries/);
   await page.goto(`${broker.url}/agents`);
   await page.locator('#a-idler').getByRole('link', { name: /^\d went wrong$/ }).click();
-  await page.locator('#wrong').getByText(/\d × idler was away/).click();
+  await page.locator('#wrong').getByText(/idler stopped responding · \d/).click();
   await page.locator('#wrong').getByText('Paint it red').waitFor();
+  // No agent waits for it, so it is no decision.
   await page.goto(`${broker.url}/inbox`);
-  await connected(page);
+  assert.equal(await page.getByText("idler didn't take operator's request").filter({ visible: true }).count(), 0);
   const card = (asked) => page.locator(`#${asked.id}`);
+  const look = async (asked) => {
+    await page.goto(`${broker.url}/questions/${asked.id}`);
+    await connected(page);
+  };
+  await look(three);
   await card(three).getByText("idler didn't take operator's request").waitFor();
-  // Those of one agent are one card, which shows the newest.
-  await card(three).getByText(/\d × Timed out/).waitFor();
-  await card(three).getByRole('button', { name: /^Dismiss all \d$/ }).waitFor();
-  assert.equal(await card(one).count(), 0);
   await card(three).getByText('Paint it', { exact: true }).first().waitFor();
   assert.equal(await card(three).locator('textarea').count(), 0, 'nobody waits for a text');
   await card(three).getByRole('button', { name: 'Ask idler again' }).click();
   await flash().getByText('Asked idler again').waitFor();
   await card(three).waitFor({ state: 'detached' });
   assert.equal((await broker.take('idler')).message.body, 'Paint it');
+  await look(two);
   await card(two).getByRole('combobox').selectOption('helper');
   await card(two).getByRole('button', { name: 'Ask this agent' }).click();
   await card(two).waitFor({ state: 'detached' });
   const again = (await broker.take('helper')).message;
   assert.deepEqual([again.body, again.ref], ['Paint it blue', 'LATE-2']);
+  await look(one);
   await card(one).getByRole('button', { name: 'Dismiss', exact: true }).click();
   await card(one).waitFor({ state: 'detached' });
   assert.equal((await escalation(one.id)).answer, 'dismissed');

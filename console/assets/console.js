@@ -60,7 +60,7 @@
       const left = Date.parse(time.dateTime) - Date.now();
       if (Number.isNaN(left)) continue;
       tell(time, remaining(left));
-      time.classList.toggle('near', left < 3_600_000);
+      time.classList.toggle('near', left < 300_000);
       time.classList.toggle('soon', left < 60_000);
     }
   };

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use lastword_facts::fact::Role;
 use lastword_server::calls::policy::{self, written};
 use lastword_wire::call::{Argument, ArgumentKind, arguments, without_secrets};
+use lastword_wire::redact::redacted_call;
 use lastword_wire::{ApprovalView, Arguments, LimitsView};
 use maud::{Markup, html};
 
@@ -12,7 +13,7 @@ use super::decision::{chain, ends, urgency};
 use super::edit;
 use super::highlight::{Tone, tones};
 use super::layout::Moment;
-use super::parts::{Fold, clock, excerpt, foreign, foreign_line, plural, quantity, time, url};
+use super::parts::{Fold, clock, encoded, excerpt, foreign, foreign_line, plural, quantity, running_word, time, url};
 use super::session::Viewer;
 use crate::reads::decisions::Decision;
 use crate::reads::risk::{Alike, Differs, Risk, subject};
@@ -48,7 +49,9 @@ pub(super) fn card(
     extent: Extent,
 ) -> Markup {
     let id = &held.id;
-    let parts = arguments(&held.arguments);
+    // Who decides has to see all of it; who only looks on has not.
+    let shown = if viewer.role <= Role::Approver { held.arguments.clone() } else { redacted_call(&held.arguments) };
+    let parts = arguments(&shown);
     let unseen = |part: &Argument| fold(part, extent).lines_unseen(&part.text);
     html! {
         article.card id=(id) tabindex="-1" data-row aria-labelledby={ (id) "-title" } {
@@ -64,12 +67,15 @@ pub(super) fn card(
             (apart(decision))
             (chain(viewer, decision, held.reference.as_deref().unwrap_or_default()))
             (alike(decision, held))
-            (arguments_of(&held.arguments, extent))
+            (arguments_of(&shown, extent))
             (differs(decision))
             @if let Some(reason) = &held.reason { div.reason { span.faint { (foreign_line(&held.agent)) " says why" } (foreign(reason)) } }
             div.facts {
-                span { "Denied if nobody decides in time." }
-                @if let Some(until) = decision.lease_until { span { "Withdrawn if " (foreign_line(&held.agent)) " isn't heard of before " (clock(until)) "." } }
+                @match decision.lease_until {
+                    Some(until) if decision.due == Some(until) => span { "Withdrawn if " (foreign_line(&held.agent)) " isn't heard of in the time left, before " (clock(until)) "." },
+                    Some(_) | None => span { "Denied if nobody decides in time." },
+                }
+                @if let Some(words) = decision.agent_state { span.paused { (foreign_line(&held.agent)) " is " (running_word(words)) ": an approved call waits until it is resumed. " a href={ (url("/agents/")) (encoded(&held.agent)) } { "Look at the agent" } } }
                 @if let Some(time) = time_to_use(limits) { span { "Once approved, the call must be made within " (time) "." } }
                 @if let Some(policy) = &held.policy { span { "Held by the rule " code { (foreign_line(policy)) } } }
                 (digest(held))
@@ -120,11 +126,12 @@ fn differs(decision: &Decision) -> Markup {
         return html! {};
     };
     let from = from.to_string();
+    let shown = |text: &str| excerpt(&without_secrets(text), DIFFERS_CHARS);
     html! {
         p.differs {
             "Differs from " a href={ (url("/approvals/")) (from) } { (from) } ", which was approved: "
-            @if !without.is_empty() { del { (excerpt(without, DIFFERS_CHARS)) } " " }
-            @if !with.is_empty() { ins { (excerpt(with, DIFFERS_CHARS)) } }
+            @if !without.is_empty() { del { (shown(without)) } " " }
+            @if !with.is_empty() { ins { (shown(with)) } }
         }
     }
 }

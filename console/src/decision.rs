@@ -11,6 +11,7 @@ use lastword_server::Context;
 use lastword_server::calls::explanations::explain;
 use lastword_server::calls::limits;
 use lastword_server::calls::subjects::first_line;
+use lastword_wire::redact::redacted_call;
 use lastword_wire::{ApprovalView, EscalationView, IncidentView, LimitsView};
 use maud::{Markup, html};
 
@@ -22,8 +23,7 @@ use super::parts::{badge, conversation, countdown, excerpt, foreign, foreign_lin
 use super::session::Viewer;
 use super::terms::told_within;
 use super::{call, edit, exchange, incidents, markdown};
-use crate::reads::decisions::{self, Asked, Decision, TimedOut};
-use crate::reads::risk::Alike;
+use crate::reads::decisions::{self, Asked, Decision, TimedOut, Waiting};
 
 /// The characters of a question in the title of its page.
 const TITLE_CHARS: usize = 64;
@@ -144,6 +144,15 @@ pub(super) fn verb(viewer: &Viewer, decision: &Decision) -> &'static str {
     }
 }
 
+/// Says how many of the decisions in a list an approver doesn't make, and isn't counted as waiting for.
+pub(super) fn beyond_role(viewer: &Viewer, waiting: &Waiting) -> Option<String> {
+    match waiting.all.len() - waiting.count(viewer.role) {
+        0 => None,
+        1 => Some("1 tripped limit needs the role operator.".to_owned()),
+        n => Some(format!("{n} tripped limits need the role operator.")),
+    }
+}
+
 /// Returns the words that fit into a title.
 pub(super) fn shortened(line: &str) -> String {
     let Some((end, _)) = line.char_indices().nth(TITLE_CHARS) else { return line.to_owned() };
@@ -200,7 +209,7 @@ fn timed_out(
     html! {
         article.card id=(id) tabindex="-1" data-row aria-labelledby={ (id) "-title" } {
             header {
-                h2 id={ (id) "-title" } { @if !decision.alike.is_empty() { (decision.alike.len() + 1) " × " } "Timed out: " b { (foreign_line(&askers(decision, &asked.agent))) } " asked " b { (foreign_line(&request.agent)) } }
+                h2 id={ (id) "-title" } { "Timed out: " b { (foreign_line(&asked.agent)) } " asked " b { (foreign_line(&request.agent)) } }
                 (badge("timed_out"))
                 span.grow {}
                 a.faint href=(url(&path(&decision.asked))) { code { (id) } } (time(&asked.created_at, moment.now))
@@ -209,43 +218,14 @@ fn timed_out(
             p { (foreign_line(&asked.message)) }
             p { a href={ (url("/messages/")) (request.message) } { q { (markdown::line(&request.subject, usize::MAX)) } } }
             (viewer.allowed(Role::Operator, "Asking again", || again(viewer, id, request)))
-            @if !decision.alike.is_empty() {
-                details id={ (id) "-alike" } {
-                    summary { "Others that " (foreign_line(&request.agent)) " didn't answer in time" }
-                    ul.lines { @for Alike { id, agent, .. } in &decision.alike {
-                        @let id = id.to_string();
-                        li { a.id href={ (url("/questions/")) (id) } { (id) } " of " b { (foreign_line(agent)) } }
-                    } }
-                }
-            }
             (viewer.allowed(Role::Approver, "Dismissing", || {
-                html! {
-                    @if !decision.alike.is_empty() {
-                        (dismissal(viewer, &format!("{id}-all"), id, &decision.alike, &html! {
-                            button type="submit" { "Dismiss all " (decision.alike.len() + 1) }
-                        }))
-                    }
-                    (dismissal(viewer, &format!("{id}-dismiss"), id, &[], &html! {
-                        button type="submit" data-key="r" { "Dismiss" } " " span.faint { "Nobody is asked, and no agent waits for it." }
-                    }))
-                }
+                viewer.form(&format!("{id}-dismiss"), "/dismiss", &html! {
+                    input type="hidden" name=(id) value="question";
+                    button type="submit" data-key="r" { "Dismiss" } " " span.faint { "Nobody is asked, and no agent waits for it." }
+                })
             }))
         }
     }
-}
-
-/// Shows the form that dismisses a request which timed out, and those alike.
-fn dismissal(viewer: &Viewer, form: &str, id: &str, alike: &[Alike], button: &Markup) -> Markup {
-    viewer.form(
-        form,
-        "/dismiss",
-        &html! {
-            input type="hidden" name="inbox" value="";
-            input type="hidden" name=(id) value="question";
-            @for Alike { id, .. } in alike { input type="hidden" name=(id) value="question"; }
-            (button)
-        },
-    )
 }
 
 fn again(viewer: &Viewer, id: &str, request: &TimedOut) -> Markup {
@@ -309,6 +289,8 @@ fn answered(viewer: &Viewer, moment: &Moment, decision: &Decision, asked: &Escal
 }
 
 fn decided(viewer: &Viewer, moment: &Moment, decision: &Decision, held: &ApprovalView) -> Markup {
+    // Nobody decides on them any more.
+    let shown = redacted_call(&held.arguments);
     let at = html! { @if let Some(at) = &held.decided_at { " " (time(at, moment.now)) } };
     html! {
         article.card {
@@ -317,13 +299,13 @@ fn decided(viewer: &Viewer, moment: &Moment, decision: &Decision, held: &Approva
             @match &held.requested {
                 Some(requested) => {
                     h3 { "As " (foreign_line(&held.agent)) " asked" }
-                    (call::arguments_of(requested, Extent::Whole))
+                    (call::arguments_of(&redacted_call(requested), Extent::Whole))
                     h3 { "What was changed" }
-                    (edit::changed(requested, &held.arguments))
+                    (edit::changed(&redacted_call(requested), &shown))
                     h3 { "As " (held.by.as_deref().map_or_else(|| html! { "a human" }, foreign_line)) " edited it" }
-                    (call::arguments_of(&held.arguments, Extent::Whole))
+                    (call::arguments_of(&shown, Extent::Whole))
                 }
-                None => (call::arguments_of(&held.arguments, Extent::Whole)),
+                None => (call::arguments_of(&shown, Extent::Whole)),
             }
             @if let Some(reason) = &held.reason { div.reason { span.faint { (foreign_line(&held.agent)) " said why" } (foreign(reason)) } }
             p {

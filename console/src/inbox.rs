@@ -37,7 +37,8 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
     let limits = limits::in_force(&ctx).await?;
     let (waiting, more) = (&lists.waiting.first, lists.waiting.beyond(usize::MAX));
     let main = html! {
-        (heading("Inbox", &html! { span.faint { (plural(lists.waiting.all.len() as u64, "pending decision", "pending decisions")) ", what destroys or reaches further first, then the next to expire" } }))
+        (heading("Inbox", &html! { span.faint { (plural(lists.waiting.count(viewer.role) as u64, "pending decision", "pending decisions")) ", what destroys or reaches further first, then the next to expire" } }))
+        @if let Some(words) = decision::beyond_role(&viewer, &lists.waiting) { p.faint { (words) } }
         @if waiting.is_empty() {
             (empty("No pending decisions.", &html! {
                 "Agents' questions, held tool calls and tripped limits appear here as they arrive."
@@ -213,9 +214,8 @@ pub(super) async fn dismiss(
             Err(fault) => return Err(fault.into()),
         }
     }
-    let next = if fields.contains_key("inbox") { "/inbox" } else { "/" };
     let words = html! { (plural(dismissed, "request is", "requests are")) " dismissed." };
-    Ok(viewer.done(&words, next, &[Topic::Inbox]))
+    Ok(viewer.done(&words, "/", &[Topic::Inbox]))
 }
 
 /// `POST /inbox/reject`: rejects several held calls. The names of the ticked boxes are their ids.
@@ -359,7 +359,7 @@ fn parsed(text: &str) -> Result<Arguments, ApiError> {
 
 /// `GET /waiting`: the number of pending decisions, which every open page reloads.
 pub(super) async fn waiting(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
-    let waiting = decisions::waiting(&ctx).await?;
+    let waiting = decisions::waiting(&ctx, viewer.role).await?;
     Ok(Html(super::layout::waiting(&viewer, waiting).into_string()).into_response())
 }
 

@@ -132,7 +132,7 @@ impl Viewer {
             let markup = html! { title { (title(page.title)) } (main(self, &page)) };
             return Ok(Html(markup.into_string()).into_response());
         }
-        let waiting = decisions::waiting(ctx).await?;
+        let waiting = decisions::waiting(ctx, self.role).await?;
         let running = control::running(ctx).await?;
         let markup = whole(&title(page.title), &self.around(moment, &page, waiting, running));
         let said = self.was_said().map(|cookie| [(SET_COOKIE, cookie)]);

@@ -14,7 +14,7 @@ use futures_util::{Stream, stream};
 use lastword_broker::Live;
 use lastword_facts::fact::Area;
 use lastword_facts::ids::ConvId;
-use lastword_facts::{Entry, Seq};
+use lastword_facts::{Entry, Seq, Time};
 use lastword_server::calls::epochs;
 use lastword_server::edges::LogTail;
 use lastword_server::{Context, views};
@@ -98,7 +98,7 @@ struct Feed {
     ready: VecDeque<Topic>,
     rest: bool,
     /// The decisions that were pending at the last look: some are settled without a fact of their own.
-    waiting: Option<Vec<DecisionId>>,
+    waiting: Option<Vec<(DecisionId, Option<Time>)>>,
 }
 
 impl Feed {
@@ -137,7 +137,7 @@ impl Feed {
         let mut topics = BTreeSet::new();
         while self.tail.last() < now {
             let entries = self.tail.read(BATCH_MAX).await.filter(|entries| !entries.is_empty())?;
-            let look = move |live: &Live<'_>| (topics_of(live, &entries), decisions::open(live.state));
+            let look = move |live: &Live<'_>| (topics_of(live, &entries), decisions::expiring(live.state));
             let (found, waiting) = self.tail.ctx().handle.query(look).await.ok()?;
             topics.extend(found);
             if self.waiting.replace(waiting.clone()).is_none_or(|before| before != waiting) {

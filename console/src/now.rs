@@ -21,8 +21,8 @@ use super::parts::{
     or_you, plural, running_word, spent, time, tokens, url,
 };
 use super::session::Viewer;
-use super::terms::{term, told_within};
-use super::{agents, call, decision, incidents, markdown, parts};
+use super::terms::told_within;
+use super::{call, decision, incidents, markdown, parts};
 use crate::reads::decisions::{Asked, Decision};
 use crate::reads::history::add_up;
 use crate::reads::now::{self, EndedRequest, Listing, Now, RunningWork, Standing, Today, Wrong};
@@ -73,11 +73,11 @@ fn tiles(viewer: &Viewer, moment: &Moment, now: &Now) -> Markup {
     html! {
         div.tiles {
             a.tile.warn[!waiting.all.is_empty()] href="#waits" {
-                span { (capital(viewer.waiting())) } b { (number(waiting.all.len() as u64)) }
-                span.faint { @if waiting.all.len() == 1 { "decision, " } @else { "decisions, " } @match waiting.due { Some(due) => { "the next to expire: " (countdown(due, moment.now)) }, None => "none expires" } }
+                span { (capital(viewer.waiting())) } b { (number(waiting.count(viewer.role) as u64)) }
+                span.faint { @if waiting.count(viewer.role) == 1 { "decision, " } @else { "decisions, " } @match waiting.due { Some(due) => { "the next to expire: " (countdown(due, moment.now)) }, None => "none expires" } }
             }
             a.tile href="#runs" {
-                span { "Open work" } b { (number(now.open.grants)) }
+                span { "Open work" } b { (number(now.standings.values().sum())) }
                 span.faint { (open_work(viewer, now)) }
             }
             a.tile.bad[!now.wrong.is_empty()] href="#wrong" {
@@ -105,12 +105,22 @@ fn cost(today: &Today) -> Markup {
     }
 }
 
-/// Says what the number of the tile counts, and what the agents do.
-fn open_work(viewer: &Viewer, now: &Now) -> Markup {
-    let open = now.open;
-    html! {
-        (term(if open.grants == 1 { "grant" } else { "grants" }))
-        @if open.grants > 0 { ", in " (plural(open.conversations, "conversation", "conversations")) " · " (agents::doing(viewer, &now.activities)) }
+/// Says what the number of the tile counts: what each piece of work does, in numbers that add up to it.
+fn open_work(viewer: &Viewer, now: &Now) -> String {
+    let word = |standing| match standing {
+        Standing::Held => "held",
+        Standing::Controlled(running) => running_word(running),
+        Standing::WaitsForHuman => viewer.waiting(),
+        Standing::Working => "running",
+        Standing::Queued => "queued",
+        Standing::WaitsForAnswers => "waiting for answers",
+    };
+    let parts: Vec<String> =
+        now.standings.iter().map(|(standing, count)| format!("{count} {}", word(*standing))).collect();
+    match now.standings.values().sum() {
+        0 => "no piece of work".to_owned(),
+        1 => format!("piece of work: {}", parts.concat()),
+        _ => format!("pieces of work: {}", parts.join(", ")),
     }
 }
 
@@ -122,6 +132,7 @@ fn waiting(viewer: &Viewer, moment: &Moment, limits: &LimitsView, now: &Now) -> 
             @if now.waiting.all.is_empty() { p.faint { "No decision is pending." } }
             ul.lines { @for decision in now.waiting.first.iter().take(WAITING_MAX) { (waits(viewer, moment, limits, decision)) } }
             @if !more.is_empty() { p { a href=(url("/inbox")) { "and " (more) } } }
+            @if let Some(words) = decision::beyond_role(viewer, &now.waiting) { p.faint { (words) } }
             @if now.unread > 0 { p.faint { a href=(url("/inbox#unread")) { (plural(now.unread as u64, "unread message", "unread messages")) " for you" } } }
         }
     }
@@ -235,8 +246,10 @@ fn who(viewer: &Viewer, work: &RunningWork) -> Markup {
     };
     html! {
         @if !work.working.is_empty() { (names(&work.working)) @if work.working.len() == 1 { (one) } @else { (many) } }
-        @if !work.asking.is_empty() { (names(&work.asking)) " " @if work.asking.len() == 1 { "is " } @else { "are " } (badge(viewer.waiting())) " · " }
-        @else if work.standing == Standing::WaitsForHuman { (badge(viewer.waiting())) " · " }
+        // One badge a line, for what the line is counted as.
+        @let waits = html! { @if work.standing == Standing::WaitsForHuman { (badge(viewer.waiting())) } @else { (viewer.waiting()) } };
+        @if !work.asking.is_empty() { (names(&work.asking)) " " @if work.asking.len() == 1 { "is " } @else { "are " } (waits) " · " }
+        @else if work.standing == Standing::WaitsForHuman { (waits) " · " }
         @if !work.working.is_empty() || !work.asking.is_empty() {}
         @else if !work.queued.is_empty() { "queued for " (names(&work.queued)) " · " }
         @else if work.standing == Standing::WaitsForAnswers { "waiting for answers · " }
@@ -266,8 +279,8 @@ fn alike(wrong: &Wrong) -> &[EndedRequest] {
     }
 }
 
-/// Shows the requests that an agent never took, on one line that unfolds.
-fn never_took(viewer: &Viewer, moment: &Moment, wrong: &Wrong) -> Markup {
+/// Shows the requests to which an agent stopped responding, on one line that unfolds.
+fn stopped_responding(viewer: &Viewer, moment: &Moment, wrong: &Wrong) -> Markup {
     let Wrong::Ended { agent, reference, subject, at, request, id, question, alike, .. } = wrong else {
         return html! {};
     };
@@ -280,7 +293,7 @@ fn never_took(viewer: &Viewer, moment: &Moment, wrong: &Wrong) -> Markup {
     };
     html! {
         details id={ "away-" (request) } {
-            summary { b { (alike.len() + 1) " × " (foreign_line(agent)) " was away" } " " (time(&rfc3339(*at), moment.now)) }
+            summary { b { (foreign_line(agent)) " stopped responding · " (alike.len() + 1) } " " (time(&rfc3339(*at), moment.now)) }
             ul.lines {
                 li { (line(subject, reference, *at, *request)) }
                 @for one in alike { li { (line(one.subject.as_deref().unwrap_or_default(), &one.reference, one.at, one.request)) } }
@@ -313,7 +326,7 @@ fn ask_again(viewer: &Viewer, agent: &str, reference: &str, request: Seq) -> Mar
 /// Shows what happened in one sentence, and one step that mends it.
 fn happened(viewer: &Viewer, moment: &Moment, wrong: &Wrong) -> Markup {
     match wrong {
-        Wrong::Ended { alike, .. } if !alike.is_empty() => never_took(viewer, moment, wrong),
+        Wrong::Ended { alike, .. } if !alike.is_empty() => stopped_responding(viewer, moment, wrong),
         Wrong::Ended {
             agent,
             reference,
@@ -392,9 +405,8 @@ fn dismissed(id: &str, question: Option<EscalationId>) -> Markup {
 
 const fn failed(status: AnswerStatus, cause: EndReason, taken: bool) -> &'static str {
     match (status, cause) {
-        (_, EndReason::NotAcknowledged) if taken => "lost its lease and didn't take again",
-        (_, EndReason::NotAcknowledged) => "never took",
-        (_, EndReason::LeaseLost) => "fell silent while it worked on",
+        (_, EndReason::NotAcknowledged) if !taken => "never took",
+        (_, EndReason::NotAcknowledged | EndReason::LeaseLost) => "stopped responding while it worked on",
         (_, EndReason::Deadline) => "missed the deadline of",
         (_, EndReason::GrantExpired) => "ran out of the grant's time on",
         (_, EndReason::Unanswered) => "got no answer from a human about",

@@ -239,7 +239,7 @@ pub(super) fn countdown(until: Time, now: Time) -> Markup {
 }
 
 /// The times left from which on a countdown is marked.
-const NEAR_MS: u64 = 3_600_000;
+const NEAR_MS: u64 = 300_000;
 const SOON_MS: u64 = 60_000;
 
 fn remaining(ms: u64) -> String {
@@ -541,14 +541,13 @@ mod tests {
     }
 
     #[test]
-    fn a_countdown_has_a_colour_in_its_last_hour_and_another_in_its_last_minute() {
+    fn a_countdown_has_a_colour_in_its_last_minutes_and_another_in_the_last_one() {
         let class = |left| {
             let shown = countdown(Time(left), Time(0)).into_string();
             shown.split('"').nth(1).unwrap_or_default().to_owned()
         };
-        let hour = 3_600_000;
-        assert_eq!([class(144 * hour), class(hour)], ["countdown"; 2]);
-        assert_eq!([class(hour - 1), class(60_000)], ["countdown near"; 2]);
+        assert_eq!([class(3_600_000), class(NEAR_MS)], ["countdown"; 2]);
+        assert_eq!([class(NEAR_MS - 1), class(60_000)], ["countdown near"; 2]);
         assert_eq!([class(59_999), class(0)], ["countdown near soon"; 2]);
     }
 

@@ -1,5 +1,6 @@
 //! Leaves out of a text what it should keep to itself, by rules, for readers who aren't of the workspace.
 
+use crate::Arguments;
 use crate::call::{is_secret, masked, without_secrets};
 
 /// What stands for what was left out.
@@ -38,6 +39,24 @@ pub fn redacted(text: &str) -> String {
         (before, rest) = (word, behind);
     }
     out
+}
+
+/// Returns the arguments of a call without what looks like a secret, in each text, and by the names of members.
+#[must_use]
+pub fn redacted_call(all: &Arguments) -> Arguments {
+    let member = |(name, value): (String, Arguments)| {
+        let is_kept = value.text().is_none() || !is_secret(&name);
+        (name, if is_kept { redacted_call(&value) } else { serde_json::Value::from(LEFT_OUT).into() })
+    };
+    if let Some(text) = all.text() {
+        serde_json::Value::from(redacted(&text)).into()
+    } else if let Some(members) = all.members() {
+        Arguments::of(&members.into_iter().map(member).collect())
+    } else if let Some(items) = all.items() {
+        Arguments::list(&items.iter().map(redacted_call).collect::<Vec<_>>())
+    } else {
+        all.clone()
+    }
 }
 
 /// Returns the text without blocks such as private keys.

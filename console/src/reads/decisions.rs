@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use lastword_broker::{Live, off_thread};
 use lastword_core::State;
 use lastword_core::state::{Approval, Escalation, Incident, IncidentOn, Task};
-use lastword_facts::fact::{EscalationCause, Latched, Place};
+use lastword_facts::fact::{EscalationCause, Latched, Place, Role};
 use lastword_facts::ids::{AgentId, ApprovalId, ConvId, EscalationId, IncidentId, TaskId};
 use lastword_facts::status::ApprovalState;
-use lastword_facts::status::EscalationState;
+use lastword_facts::status::{EscalationState, Running};
 use lastword_facts::{Code, Priority, Seq, Time};
 use lastword_server::calls::audit::PAGE_BYTES_MAX;
 use lastword_server::calls::{Caller, approvals, epochs, escalations, subjects};
@@ -68,11 +68,13 @@ pub(crate) struct TimedOut {
 pub(crate) struct Decision {
     /// The question or held call.
     pub(crate) asked: Asked,
-    /// The time at which it is settled without a human, or at which the work that it holds ends; `None` if it waits as long
-    /// as it takes.
+    /// The time at which it is settled without a human, withdrawn, or at which the work that it holds ends, whichever is
+    /// first; `None` if it waits as long as it takes.
     pub(crate) due: Option<Time>,
     /// For a held call: when its agent's lease ends unless it is renewed, which withdraws the call.
     pub(crate) lease_until: Option<Time>,
+    /// For a held call: that its agent is paused or stopped, by itself or with the workspace.
+    pub(crate) agent_state: Option<Running>,
     /// The priority of the request that it holds up.
     pub(crate) priority: Priority,
     /// The requests that led to it, from the root on.
@@ -169,6 +171,7 @@ pub(super) struct DecisionRow {
     conv: Option<ConvId>,
     due: Option<Time>,
     lease_until: Option<Time>,
+    agent_state: Option<Running>,
     priority: Priority,
     at: Time,
     chain: Vec<RequestLink>,
@@ -200,6 +203,11 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
+    /// Returns how many of them a human with this role is asked to make: a lift isn't an approver's (H7).
+    pub(crate) fn count(&self, role: Role) -> usize {
+        count(&self.all, role)
+    }
+
     /// Returns how many decisions are beyond the first ones, those that hold an agent's work by their kinds; empty for none.
     pub(crate) fn beyond(&self, first: usize) -> String {
         let shown = self
@@ -227,14 +235,24 @@ impl Waiting {
     }
 }
 
-/// Returns the number of decisions that wait for a human.
-pub(crate) async fn waiting(ctx: &Context) -> Result<usize, ApiError> {
-    Ok(ctx.handle.query(|live| open(live.state)).await?.len())
+/// Returns the number of decisions that wait for a human with this role.
+pub(crate) async fn waiting(ctx: &Context, role: Role) -> Result<usize, ApiError> {
+    Ok(count(&ctx.handle.query(|live| open(live.state)).await?, role))
 }
 
-/// Returns the ids of all pending decisions, so that a change can be noticed by comparing.
-pub(crate) fn open(state: &State) -> Vec<DecisionId> {
-    let open = || state.escalations.iter().filter(|(_, known)| known.state == EscalationState::Open);
+fn count(all: &[DecisionId], role: Role) -> usize {
+    all.iter().filter(|id| role != Role::Approver || !matches!(id, DecisionId::Latch(_))).count()
+}
+
+/// Returns the pending decisions with the times at which they end, so that a change can be noticed by comparing.
+pub(crate) fn expiring(state: &State) -> Vec<(DecisionId, Option<Time>)> {
+    open(state).into_iter().filter_map(|id| Some((id, row(state, id)?.due))).collect()
+}
+
+/// Returns the ids of all pending decisions. What timed out is among what went wrong: no agent waits for it.
+fn open(state: &State) -> Vec<DecisionId> {
+    let asks = |known: &Escalation| known.state == EscalationState::Open && known.cause != EscalationCause::TimedOut;
+    let open = || state.escalations.iter().filter(|(_, known)| asks(known));
     let offers = |known: &Escalation| known.lifts.as_ref().is_some_and(|lifts| lifts.met.code == Code::NoProgress);
     let asked: BTreeSet<Option<TaskId>> = open()
         .filter(|(_, known)| known.cause == EscalationCause::Asked && offers(known))
@@ -439,13 +457,31 @@ fn row(state: &State, id: DecisionId) -> Option<DecisionRow> {
     let turn =
         task.and_then(|task| state.tasks.get(&task)).and_then(Task::turn).and_then(|turn| state.turns.get(&turn));
     let lease_until = turn.filter(|_| matches!(id, DecisionId::Call(_))).map(|turn| turn.lease_until);
+    let due = due.into_iter().chain(lease_until).min();
+    let caller = if let DecisionId::Call(id) = id { state.approvals.get(&id) } else { None };
+    let caller = caller.and_then(|known| state.agent(known.agent));
+    let agent_state =
+        caller.map(|agent| agent.running.max(state.running)).filter(|running| *running != Running::Active);
     let held = match id {
         DecisionId::Question(_) | DecisionId::Call(_) => Vec::new(),
         DecisionId::Latch(id) => views::held_tasks(state, state.incidents.get(&id)?),
     };
     let chain = chain(state, task.or_else(|| held.first().copied()));
     let held = held.iter().take(HELD_MAX).filter_map(|task| Some(link(state, state.tasks.get(task)?))).collect();
-    Some(DecisionRow { id, task, conv, due, lease_until, priority, at, chain, held, risk: None, alike: Vec::new() })
+    Some(DecisionRow {
+        id,
+        task,
+        conv,
+        due,
+        lease_until,
+        agent_state,
+        priority,
+        at,
+        chain,
+        held,
+        risk: None,
+        alike: Vec::new(),
+    })
 }
 
 /// Returns the time at which work that an open incident holds ends, if no human lifts it (D8).
@@ -524,8 +560,8 @@ async fn filled(ctx: &Context, caller: Caller, rows: Vec<DecisionRow>) -> Result
         let (asked, timed_out) = (asked.remove(&id)?, timed_out.remove(&id));
         let text = |link: &RequestLink| link.message.and_then(|seq| texts.get(&seq).cloned()).unwrap_or_default();
         let held = row.held.iter().map(|link| (link.clone(), text(link))).collect();
-        let DecisionRow { due, lease_until, priority, chain, risk, alike, .. } = row;
-        Some(Decision { asked, due, lease_until, priority, chain, request, timed_out, held, risk, alike })
+        let DecisionRow { due, lease_until, agent_state, priority, chain, risk, alike, .. } = row;
+        Some(Decision { asked, due, lease_until, agent_state, priority, chain, request, timed_out, held, risk, alike })
     };
     Ok(rows.into_iter().filter_map(decision).collect())
 }

@@ -13,10 +13,8 @@ use lastword_facts::status::EscalationState;
 use lastword_facts::status::Running;
 use lastword_facts::{AnswerStatus, Seq, Time};
 use lastword_server::calls::Caller;
-use lastword_server::calls::control::OpenWork;
 use lastword_server::calls::read_model::ask_fresh;
 use lastword_server::calls::subjects::{self, Ending};
-use lastword_server::views::Activity;
 use lastword_server::{ApiError, Context, views};
 use lastword_store::SpentIn;
 use lastword_wire::Distance;
@@ -41,10 +39,8 @@ pub(crate) struct Now {
     pub(crate) running: Vec<RunningWork>,
     /// The number of open grants that aren't listed.
     pub(crate) running_more: usize,
-    /// The open work.
-    pub(crate) open: OpenWork,
-    /// How many agents do what.
-    pub(crate) activities: BTreeMap<Activity, u64>,
+    /// How many open grants do what.
+    pub(crate) standings: BTreeMap<Standing, u64>,
     /// What ended without its result until a human dismisses it or asks again, and agents that rest or are away. What a limit
     /// holds is among the decisions.
     pub(crate) wrong: Vec<Wrong>,
@@ -57,16 +53,16 @@ pub(crate) struct Now {
 }
 
 /// What an open grant does, in the order of what a human should see first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Standing {
     /// A limit holds it.
     Held,
     /// A human paused or stopped its conversation, or the workspace.
     Controlled(Running),
-    /// An agent has an open turn in it, and waits for no human.
-    Working,
-    /// No agent works, because a task waits for a human.
+    /// A task in it waits for a human; others may go on.
     WaitsForHuman,
+    /// An agent has an open turn in it, and no task waits for a human.
+    Working,
     /// No agent works; a request is queued.
     Queued,
     /// No agent works; its tasks wait for answers.
@@ -129,7 +125,7 @@ pub(crate) enum Wrong {
         id: String,
         /// The open question about it, which a human dismisses with it.
         question: Option<EscalationId>,
-        /// The others that the same agent never took either, newest first.
+        /// The others to which the same agent stopped responding, newest first.
         alike: Vec<EndedRequest>,
     },
     /// An agent that neither is connected nor polls and has no open turn, while requests are queued for it.
@@ -164,8 +160,7 @@ struct Look {
     unread: usize,
     running: Vec<(Option<Seq>, RunningWork)>,
     more: usize,
-    open: OpenWork,
-    activities: BTreeMap<Activity, u64>,
+    standings: BTreeMap<Standing, u64>,
     ended: Vec<EndedRequest>,
     people: Vec<Wrong>,
     today: Today,
@@ -194,22 +189,23 @@ pub(crate) struct EndedRequest {
 }
 
 impl EndedRequest {
-    /// Returns whether its agent never took it.
-    fn was_away(&self) -> bool {
-        self.cause == EndReason::NotAcknowledged && !self.taken
+    /// Returns whether nothing came of its agent: it never took it, or fell silent.
+    const fn is_silent(&self) -> bool {
+        matches!(self.cause, EndReason::NotAcknowledged | EndReason::LeaseLost)
     }
 }
 
-/// Puts the requests that an agent never took together: it was away.
+/// Puts the requests together to which an agent stopped responding, behind those that ended with an answer or a reason.
 fn grouped(ended: Vec<EndedRequest>) -> Vec<EndedRequest> {
     let mut groups: Vec<EndedRequest> = Vec::new();
     for one in ended {
-        let is_alike = |group: &&mut EndedRequest| group.agent == one.agent && group.was_away();
-        match groups.iter_mut().find(is_alike).filter(|_| one.was_away()) {
+        let is_alike = |group: &&mut EndedRequest| group.agent == one.agent && group.is_silent();
+        match groups.iter_mut().find(is_alike).filter(|_| one.is_silent()) {
             Some(group) => group.alike.push(one),
             None => groups.push(one),
         }
     }
+    groups.sort_by_key(EndedRequest::is_silent);
     groups
 }
 
@@ -283,8 +279,7 @@ pub(crate) async fn now(ctx: &Context, caller: Caller, listing: Listing) -> Resu
         unread: look.unread,
         running,
         running_more: look.more,
-        open: look.open,
-        activities: look.activities,
+        standings: look.standings,
         wrong,
         wrong_all,
         refused,
@@ -307,17 +302,12 @@ fn look(live: &Live<'_>, human: AgentId) -> Look {
     let asking = asking(state);
     let running =
         newest.iter().filter_map(|(_, id)| Some(running(state, *id, state.grants.get(id)?, &asking))).collect();
-    let unread = decisions::unread(state, human).len();
-    Look {
-        unread,
-        running,
-        more,
-        open: OpenWork::of(state),
-        activities: views::activities(live),
-        ended: ended(state),
-        people: people(live),
-        today: today(live),
+    let mut standings = BTreeMap::new();
+    for (id, grant) in open() {
+        *standings.entry(standing(state, grant, &tasks(state, id), &asking)).or_default() += 1;
     }
+    let unread = decisions::unread(state, human).len();
+    Look { unread, running, more, standings, ended: ended(state), people: people(live), today: today(live) }
 }
 
 /// Returns the tasks with a call or a question that a human hasn't decided.
@@ -346,10 +336,10 @@ fn standing(state: &State, grant: &Grant, tasks: &[(TaskId, &Task)], asking: &BT
         Standing::Held
     } else if running != Running::Active {
         Standing::Controlled(running)
+    } else if grant.human_waits > 0 || tasks.iter().any(|(id, _)| asking.contains(id)) {
+        Standing::WaitsForHuman
     } else if tasks.iter().any(|(id, task)| works(*id, task, asking)) {
         Standing::Working
-    } else if grant.human_waits > 0 {
-        Standing::WaitsForHuman
     } else if tasks.iter().any(|(_, task)| task.phase == Phase::Queued) {
         Standing::Queued
     } else {
@@ -384,13 +374,15 @@ fn running(state: &State, id: GrantId, grant: &Grant, asking: &BTreeSet<TaskId>)
     (root.map(|request| request.message), work)
 }
 
-/// Returns the requests of humans that ended without their result and that no human has dismissed, newest first.
+/// Returns what no human has dismissed, newest first: the requests of humans that ended without their result, and those of
+/// agents that timed out.
 fn ended(state: &State) -> Vec<EndedRequest> {
     let open = |asked: &Escalation| asked.cause == EscalationCause::TimedOut && asked.state == EscalationState::Open;
     let questions = state.escalations.iter().filter(|(_, asked)| open(asked));
     let questions: BTreeMap<TaskId, EscalationId> =
         questions.filter_map(|(id, asked)| Some((asked.task?, *id))).collect();
-    let bad = state.failed.iter().rev().filter_map(|id| {
+    let all: BTreeSet<TaskId> = state.failed.iter().chain(questions.keys()).copied().collect();
+    let bad = all.iter().rev().filter_map(|id| {
         let task = state.tasks.get(id)?;
         let (request, Phase::Closed(status, cause)) = (task.request.as_ref()?, task.phase) else { return None };
         Some(EndedRequest {

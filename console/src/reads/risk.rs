@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use lastword_broker::identity::hex;
 use lastword_core::State;
 use lastword_core::state::Approval;
-use lastword_facts::fact::{EscalationCause, SYSTEM};
-use lastword_facts::ids::{AgentId, ApprovalId};
+use lastword_facts::fact::SYSTEM;
+use lastword_facts::ids::ApprovalId;
 use lastword_facts::names::Label;
 use lastword_facts::status::ApprovalState;
 use lastword_server::calls::risk::effects;
@@ -199,8 +199,6 @@ fn difference(before: &str, now: &str) -> Option<(String, String)> {
 enum Key<'a> {
     /// Calls of one tool with the same arguments, under the same tier of the policy.
     Call(&'a str, &'a str, Option<&'a str>),
-    /// Requests that one agent didn't answer in time.
-    TimedOut(AgentId),
     /// Nothing is like it.
     Alone(DecisionId),
 }
@@ -211,11 +209,7 @@ fn key<'a>(state: &'a State, row: &DecisionRow) -> Key<'a> {
             let tier = known.rule.as_ref().and_then(|rule| rule.tier.as_ref());
             Key::Call(&known.tool, &known.arguments, tier.map(Label::as_str))
         }),
-        DecisionId::Question(id) => {
-            let known = state.escalations.get(&id).filter(|known| known.cause == EscalationCause::TimedOut);
-            known.and_then(|_| state.tasks.get(&row.task?)).map(|task| Key::TimedOut(task.agent))
-        }
-        DecisionId::Latch(_) => None,
+        DecisionId::Question(_) | DecisionId::Latch(_) => None,
     };
     alike.unwrap_or(Key::Alone(row.id))
 }
@@ -235,15 +229,9 @@ pub(super) fn folded(state: &State, rows: Vec<DecisionRow>) -> Vec<DecisionRow> 
 }
 
 fn alike(state: &State, id: DecisionId) -> Option<Alike> {
-    let (agent, digest) = match id {
-        DecisionId::Call(call) => {
-            let known = state.approvals.get(&call)?;
-            (known.agent, hex(&known.digest))
-        }
-        DecisionId::Question(question) => (state.escalations.get(&question)?.agent, String::new()),
-        DecisionId::Latch(_) => return None,
-    };
-    Some(Alike { id, digest, agent: state.name_of(agent).to_owned() })
+    let DecisionId::Call(call) = id else { return None };
+    let known = state.approvals.get(&call)?;
+    Some(Alike { id, digest: hex(&known.digest), agent: state.name_of(known.agent).to_owned() })
 }
 
 #[cfg(test)]

@@ -47,18 +47,48 @@ async fn the_same_thing_has_the_same_number_on_each_page() {
     let (now, stop) = (browser.get("/").await.is(200), browser.get("/workspace").await.is(200));
     let spend = browser.get("/spend").await.is(200);
     let inbox = browser.get("/inbox").await.is(200);
-    let grants = [number(&now, "grants , in"), number(&stop, "grants in")];
+    let grants = [number(&now, "pieces of work:"), number(&stop, "grants in")];
     assert_eq!(grants, [2, 2]);
-    let convs = [
-        number(&now, "conversations ·"),
-        number(&stop, "conversations, with"),
-        number(&spend, "conversations have open work"),
-    ];
-    assert_eq!(convs, [4, 4, 4]);
+    let convs = [number(&stop, "conversations, with"), number(&spend, "conversations have open work")];
+    assert_eq!(convs, [4, 4]);
     assert_eq!(number(&stop, "open turns."), 2);
     let waiting =
         [number(&now, "decision, the next to expire"), number(&now, "waiting"), number(&inbox, "pending decision")];
     assert_eq!(waiting, [1, 1, 1]);
+}
+
+#[tokio::test]
+async fn the_pieces_of_open_work_are_counted_by_what_they_do_and_add_up_to_the_badges_below() {
+    let mut world = World::with(&["kilo", "hive", "mike"]).await;
+    world.register_human("anna", "approver").await;
+    for (who, work) in [("kilo", "ONE-1"), ("hive", "TWO-1"), ("mike", "SIX-1")] {
+        world.send("operator", who, work, "job").await.is(201);
+        world.take(who).await;
+    }
+    world.send("operator", "mike", "SEVEN-1", "job").await.is(201);
+    for who in ["kilo", "hive"] {
+        world.post(who, "/v1/approvals", json!({"tool": "Bash", "arguments": {"command": who}})).await.is(201);
+    }
+    // An agent that is paused asks all the same.
+    world.post("operator", "/v1/agents/hive/pause", json!({})).await.is(204);
+    let now = Browser::as_human(&world, "anna").await.get("/").await.is(200);
+    assert_eq!(number(&now, "pieces of work: 2 waiting for you, 1 running, 1 queued"), 4);
+    assert_eq!(now.text.matches("<span class=\"badge warn\">waiting for you</span>").count(), 2, "{}", now.text);
+}
+
+#[tokio::test]
+async fn what_an_approver_may_not_lift_is_not_counted_as_waiting_for_it() {
+    let mut world = busy().await;
+    world.register_human("anna", "approver").await;
+    world.post("reader", "/v1/escalations", json!({ "message": "To eu or us?", "ref": "EU-1" })).await.is(201);
+    let operator = Browser::signed_in(&world).await;
+    assert_eq!(number(&operator.get("/").await.is(200), "decisions, the next to expire"), 2);
+    let anna = Browser::as_human(&world, "anna").await;
+    let now = anna.get("/").await.is(200).has("data-waiting=\"1\"").has("1 tripped limit needs the role operator");
+    assert_eq!(number(&now, "decision,"), 1);
+    let inbox = anna.get("/inbox").await.is(200).has("1 tripped limit needs the role operator");
+    assert_eq!(number(&inbox, "pending decision"), 1);
+    anna.get("/waiting").await.is(200).has("data-waiting=\"1\"");
 }
 
 #[tokio::test]
@@ -80,17 +110,12 @@ async fn what_agents_do_has_the_same_numbers_on_each_page_also_while_the_workspa
     world.take("reader").await;
     let browser = Browser::signed_in(&world).await;
     // The turn of the coder is held, and the reader works.
-    let line = "1 agent is working, 2 held";
-    for path in ["/", "/agents"] {
-        browser.get(path).await.is(200).has(line);
-    }
+    browser.get("/agents").await.is(200).has("1 agent is working, 2 held");
     // What waits as a decision is not counted again as what went wrong.
     let now = browser.get("/").await.is(200);
     assert_eq!(now.text.matches("is held: the grant has used up its messages").count(), 1, "{}", now.text);
     browser.post("/workspace/pause", &[]).await.is(200);
-    for path in ["/", "/agents"] {
-        browser.get(path).await.is(200).has("no agent is working, 2 held, 1 paused");
-    }
+    browser.get("/agents").await.is(200).has("no agent is working, 2 held, 1 paused");
     let now = plain(&browser.get("/").await.is(200).text);
     assert!(now.contains("reader has an open turn") && !now.contains("is working ·  requested"), "{now}");
 }

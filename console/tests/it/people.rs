@@ -230,7 +230,7 @@ async fn the_front_page_says_what_is_held_what_waits_and_that_a_price_is_unknown
     let usage = json!({"usage": {"input_tokens": 1_000, "output_tokens": 200}});
     world.post("reader", &format!("/v1/turns/{}/progress", id(&turn["turn"], "id")), usage).await.is(200);
     let browser = Browser::signed_in(&world).await;
-    let seen = browser.get("/").await.is(200).has("1 agent is working, 2 held");
+    let seen = browser.get("/").await.is(200).has("pieces of work: 1 held, 1 running");
     let seen = seen.has("BIG-1</a> is held: the grant has used up its messages. 3 requests wait for the lift.");
     // What is held is no reason to start an agent.
     assert!(!seen.text.contains("is not connected"), "{}", seen.text);
@@ -340,7 +340,7 @@ async fn an_agent_that_waits_for_a_human_is_not_said_to_work_nor_to_be_away() {
     world.send("operator", "kilo", "ASK-3", "and this").await.is(201);
     world.send("operator", "hive", "BUG-1", "look").await.is(201);
     let browser = Browser::signed_in(&world).await;
-    let seen = browser.get("/").await.is(200).has("no agent is working, 1 waiting for you, 1 down");
+    let seen = browser.get("/").await.is(200).has("pieces of work: 1 waiting for you, 2 queued");
     let seen = seen
         .has("kilo</a> is <span class=\"badge warn\">waiting for you</span>")
         .has("hive</a> is not connected, and 1 request is queued for it");

@@ -1,5 +1,6 @@
 //! What is risky comes first, and what is alike is decided together.
 
+use lastword_facts::Limits;
 use serde_json::{Value, json};
 
 use crate::browser::Browser;
@@ -107,12 +108,35 @@ async fn what_a_fold_hides_is_named_and_none_of_it_is_graver_than_what_stands_ab
 
 #[tokio::test]
 async fn a_call_of_a_turn_says_when_the_silence_of_its_agent_withdraws_it() {
-    let world = World::with(&["kilo"]).await;
+    let world = World::within(Limits { lease_ms: 60_000, ..Limits::default() }, &["kilo"]).await;
     world.send("operator", "kilo", "T-1", "clean").await.is(201);
     world.take("kilo").await;
     let id = hold(&world, "kilo", "ls").await;
     let page = Browser::signed_in(&world).await.get(&format!("/approvals/{id}")).await.is(200);
-    page.has("Withdrawn if kilo isn't heard of before <time datetime=");
+    let page = page.has("Withdrawn if kilo isn't heard of in the time left, before <time ").lacks("Denied if nobody");
+    let time = |before: &str| {
+        let (_, rest) = page.text.split_once(before).unwrap();
+        rest.split_once("datetime=\"").unwrap().1.split('"').next().unwrap().to_owned()
+    };
+    // What is counted down is that time, not the later one of the call itself.
+    let call = world.get("operator", &format!("/v1/approvals/{id}")).await.is(200);
+    let shown = [time("<time class=\"countdown"), time("in the time left, before ")];
+    assert!(shown[0] == shown[1] && call["expires_at"] != shown[0].as_str(), "{shown:?} {call}");
+}
+
+#[tokio::test]
+async fn the_card_of_an_agent_that_is_paused_says_that_an_approved_call_waits() {
+    let world = World::with(&["kilo"]).await;
+    let browser = Browser::signed_in(&world).await;
+    let path = format!("/approvals/{}", hold(&world, "kilo", "ls").await);
+    browser.get(&path).await.is(200).lacks("an approved call waits");
+    world.post("operator", "/v1/agents/kilo/pause", json!({})).await.is(204);
+    for path in [path.as_str(), "/inbox"] {
+        browser.get(path).await.is(200).has("kilo is paused: an approved call waits until it is resumed.");
+    }
+    world.post("operator", "/v1/agents/kilo/resume", json!({})).await.is(204);
+    world.post("operator", "/v1/workspace/pause", json!({})).await.is(204);
+    browser.get(&path).await.is(200).has("kilo is paused: an approved call waits");
 }
 
 #[tokio::test]
@@ -150,4 +174,28 @@ async fn rows_that_are_changed_in_production_or_in_a_table_that_nobody_allowed_a
     let order = browser.get("/inbox").await.is(200);
     let [live, known] = [live, known].map(|id| order.text.find(&format!("id=\"{id}\"")).unwrap());
     assert!(live < known, "what is marked comes first");
+}
+
+#[tokio::test]
+async fn a_secret_of_a_call_is_shown_to_who_decides_it_and_to_nobody_after_that() {
+    let mut world = World::with(&["kilo"]).await;
+    world.register_human("vera", "viewer").await;
+    world.register_human("anna", "approver").await;
+    let id = hold(&world, "kilo", "curl 'https://a.example/x?token=sk-live-4242'").await;
+    let (anna, vera) = (Browser::as_human(&world, "anna").await, Browser::as_human(&world, "vera").await);
+    let path = format!("/approvals/{id}");
+    let page = anna.get(&path).await.is(200).has("sk-live-4242");
+    for path in [path.as_str(), "/inbox", "/"] {
+        vera.get(path).await.is(200).has("token=•••").lacks("sk-live");
+    }
+    let fields = fields(&page.text, &format!("{id}-approve"));
+    let mut fields: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let edited = r#"{"command": "curl 'https://a.example/y?token=sk-live-4343'"}"#;
+    fields.push(("input", edited));
+    anna.post(&format!("{path}/edit"), &fields).await.is(200);
+    let next = hold(&world, "kilo", "curl 'https://a.example/z?token=sk-live-4444'").await;
+    anna.get(&path).await.is(200).has("token=•••").lacks("sk-live");
+    let next = format!("/approvals/{next}");
+    vera.get(&next).await.is(200).lacks("sk-live");
+    anna.get(&next).await.is(200).has("sk-live-4444");
 }

@@ -101,20 +101,51 @@ async fn what_an_agent_took_and_then_left_is_not_said_to_be_never_taken() {
     let browser = Browser::signed_in(&world).await;
     let page = loop {
         let page = browser.get("/").await.is(200);
-        if counted(&page.text) == 1 && page.text.contains("LEFT-1</a>") && page.text.contains("lost its lease") {
+        if counted(&page.text) == 1 && page.text.contains("LEFT-1</a>") && page.text.contains("stopped responding") {
             break page;
         }
     };
     let [line] = &lines(&page.text)[..] else { panic!("{}", page.text) };
-    assert!(line.contains("lost its lease and didn't take again") && !line.contains("never took"), "{line}");
-    let inbox =
-        browser.get("/inbox").await.is(200).has("took operator's request, lost its lease and didn't take it again");
+    assert!(line.contains("stopped responding while it worked on") && !line.contains("never took"), "{line}");
+    let one = browser
+        .get("/questions/esc-1")
+        .await
+        .is(200)
+        .has("took operator's request, lost its lease and didn't take it again");
     // Both say when it ended.
     let at = |text: &str, before: &str| {
         let (_, rest) = text.split_once(before).unwrap();
         rest.split_once("datetime=\"").unwrap().1.split('"').next().unwrap().to_owned()
     };
-    assert_eq!(at(line, "</a> "), at(&inbox.text, "esc-1</code>"));
+    assert_eq!(at(line, "</a> "), at(&one.text, "esc-1</code>"));
+    // It is no decision: no agent waits for it.
+    browser.get("/inbox").await.is(200).has("No pending decisions.");
+}
+
+#[tokio::test]
+async fn what_agents_left_is_listed_once_grouped_by_agent_below_what_failed_for_a_reason() {
+    let limits = Limits { ack_woken_ms: 50, ack_polling_ms: 50, lease_ms: 400, ..Limits::default() };
+    let world = World::within(limits, &["lead", "idler", "kilo"]).await;
+    // The lead's own request to the idler times out as well, and its asker is an agent.
+    world.send("operator", "lead", "TREE-1", "lead it").await.is(201);
+    world.take("lead").await;
+    world.post("lead", "/v1/messages", json!({"type": "request", "to": "idler", "body": "a part"})).await.is(201);
+    fails(&world, "kilo", "BAD-1").await;
+    world.send("operator", "idler", "LATE-1", "job").await.is(201);
+    let browser = Browser::signed_in(&world).await;
+    let page = loop {
+        let page = browser.get("/").await.is(200);
+        if page.text.contains("idler stopped responding · 2") {
+            break page;
+        }
+    };
+    let lines = lines(&page.text);
+    let at = |words: &str| lines.iter().position(|line| line.contains(words)).unwrap();
+    assert!(at("BAD-1") < at("idler stopped responding"), "{lines:?}");
+    let late = &lines[at("idler stopped responding")];
+    assert!(late.contains("a part") && late.contains("LATE-1"), "{late}");
+    page.lacks("id=\"now-esc-").has("No decision is pending.").has("data-waiting=\"0\"");
+    browser.get("/inbox").await.is(200).has("0 pending decisions").lacks("Timed out: ");
 }
 
 #[tokio::test]
@@ -141,7 +172,7 @@ async fn what_timed_out_goes_once_a_human_dismissed_it_and_stays_away_after_a_re
     }
     let browser = Browser::signed_in(&world).await;
     // Both have timed out twice. It is one line that unfolds, and one form.
-    let late = |page: &str| lines(page).into_iter().find(|line| line.contains("2 × idler was away"));
+    let late = |page: &str| lines(page).into_iter().find(|line| line.contains("idler stopped responding · 2"));
     while late(&browser.get("/").await.is(200).text).is_none() {}
     let page = browser.get("/").await.is(200);
     let both = late(&page.text).unwrap();

@@ -124,8 +124,11 @@ impl Step<'_> {
     }
 
     fn human_post(&mut self, by: Principal, id: RoomId, post: &RoomPost, key: Option<Key>) -> Outcome {
-        let role = if post.mentions.is_empty() { Role::Viewer } else { Role::Operator };
-        self.human(by, role)?;
+        self.human(by, Role::Viewer)?;
+        if let Some(name) = post.mentions.first() {
+            let asks = format_args!("a mention such as @{name} is a request, which needs the role operator");
+            self.human(by, Role::Operator).map_err(|refused| Refusal::new(refused.code).about(asks))?;
+        }
         if post.body.trim().is_empty() && self.rule(Rule::HumanWords) {
             return Err(Refusal::new(Code::Malformed).about("body is empty"));
         }

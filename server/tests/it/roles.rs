@@ -111,6 +111,17 @@ async fn each_call_is_refused_to_exactly_the_roles_below_its_own() {
 }
 
 #[tokio::test]
+async fn a_viewer_whose_post_mentions_an_agent_is_told_that_the_mention_needs_another_role() {
+    let world = world().await;
+    world.post("operator", "/v1/rooms", json!({ "name": "lounge", "members": ["kilo"] })).await.is(201);
+    let post = |body: &str| json!({ "body": body });
+    world.post("an-viewer", "/v1/rooms/lounge/messages", post("Lunch at noon?")).await.is(201);
+    let refused = world.post("an-viewer", "/v1/rooms/lounge/messages", post("@kilo, lunch?")).await;
+    let told = refused.refused(403, "forbidden").to_string();
+    assert!(told.contains("a mention such as @kilo is a request, which needs the role operator"), "{told}");
+}
+
+#[tokio::test]
 async fn a_viewer_changes_nothing_that_is_others() {
     let world = world().await;
     let sent = world.send("operator", "kilo", "T-1", "work").await.is(201);
