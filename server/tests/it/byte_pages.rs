@@ -91,7 +91,8 @@ async fn the_inbox_shows_what_expires_first_and_counts_the_rest() {
     let inbox = browser.get("/inbox").await;
     let cards = inbox.text.matches("<article").count();
     assert!(inbox.text.len() < PAGE_BYTES && (20..=50).contains(&cards), "{cards} cards, {} bytes", inbox.text.len());
-    assert!(inbox.text.contains(&format!("{} more decisions wait", 60 - cards)), "the rest is counted");
+    let rest = format!("{0} more: {0} held calls", 60 - cards);
+    assert!(inbox.text.contains(&rest), "the rest is counted, and of what kind it is");
     assert!(inbox.text.contains("60 pending decisions"));
     world.server.shutdown().await;
 }
