@@ -180,7 +180,7 @@ test('on a wide screen each page begins at the same place, and lines are as wide
   await page.setViewportSize({ width: 1200, height: 900 });
 });
 
-test('a countdown has a colour in its last hour alone, and the script keeps to it', async () => {
+test('a countdown has a colour in its last five minutes alone, and the script keeps to it', async () => {
   const id = await hold('deploy', { n: 5 });
   await go('/inbox');
   const colour = () => page.locator(`#${id} header .countdown`).evaluate((time) => getComputedStyle(time).color);
@@ -188,10 +188,10 @@ test('a countdown has a colour in its last hour alone, and the script keeps to i
     await page.locator(`#${id} header .countdown`).evaluate((time, at) => { time.dateTime = at; }, new Date(Date.now() + ms).toISOString());
   };
   const marked = (near, soon) => page.locator(`#${id} header .countdown${near}${soon}`).waitFor();
-  await lasting(7_200_000);
+  await lasting(1_200_000);
   await marked(':not(.near)', ':not(.soon)');
   const calm = await colour();
-  await lasting(1_200_000);
+  await lasting(240_000);
   await marked('.near', ':not(.soon)');
   const near = await colour();
   await lasting(30_000);
