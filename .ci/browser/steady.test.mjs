@@ -214,7 +214,7 @@ test('the second press of a double click that led to a page decides nothing ther
   await broker.call('operator', 'POST', `/escalations/${id}/answer`, { answer: 'this' });
 });
 
-test('a call that came into view a moment ago says so when it is approved', async () => {
+test('a call that came into view a moment ago is not approved, and the page says why', async () => {
   const id = await hold('Late', 'make it');
   const fresh = await page.context().newPage();
   // As the page comes, because a press from outside may come too late on a busy machine.
@@ -223,7 +223,8 @@ test('a call that came into view a moment ago says so when it is approved', asyn
     window.said = document.querySelector('#refused-press').textContent;
   }));
   await fresh.goto(`${broker.url}/approvals/${id}`);
-  assert.equal(await fresh.evaluate(() => window.said), 'The call came into view a moment ago. Read it, then press again.');
+  // The times of its head, which the script writes as those of the reader, may move its buttons as it loads.
+  assert.match(await fresh.evaluate(() => window.said), /^(The call came into view a moment ago\. Read it, then press|This moved as you pressed\. Press) again\.$/);
   assert.equal(await state(id), 'pending');
   await fresh.close();
   await page.goto(`${broker.url}/approvals/${id}`);
