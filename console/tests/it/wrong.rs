@@ -1,10 +1,25 @@
 //! What went wrong: all of it is counted, and what timed out stays until a human dismisses it.
 
+use std::time::Duration;
+
 use lastword_facts::Limits;
 use serde_json::{Value, json};
 
-use crate::browser::Browser;
+use crate::browser::{Browser, Seen};
 use crate::world::{World, id};
+
+/// Reads a page until it is so, but not for ever.
+async fn until(browser: &Browser<'_>, path: &str, is_so: impl Fn(&str) -> bool) -> Seen {
+    let read = async {
+        loop {
+            let page = browser.get(path).await.is(200);
+            if is_so(&page.text) {
+                break page;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), read).await.expect("the page never says it")
+}
 
 /// Returns the sentences about what went wrong on a page.
 fn lines(page: &str) -> Vec<String> {
@@ -99,12 +114,10 @@ async fn what_an_agent_took_and_then_left_is_not_said_to_be_never_taken() {
     world.send("operator", "kilo", "LEFT-1", "job").await.is(201);
     world.take("kilo").await;
     let browser = Browser::signed_in(&world).await;
-    let page = loop {
-        let page = browser.get("/").await.is(200);
-        if counted(&page.text) == 1 && page.text.contains("LEFT-1</a>") && page.text.contains("stopped responding") {
-            break page;
-        }
-    };
+    let page = until(&browser, "/", |text| {
+        counted(text) == 1 && text.contains("LEFT-1</a>") && text.contains("stopped responding")
+    })
+    .await;
     let [line] = &lines(&page.text)[..] else { panic!("{}", page.text) };
     assert!(line.contains("stopped responding while it worked on") && !line.contains("never took"), "{line}");
     let one = browser
@@ -133,12 +146,7 @@ async fn what_agents_left_is_listed_once_grouped_by_agent_below_what_failed_for_
     fails(&world, "kilo", "BAD-1").await;
     world.send("operator", "idler", "LATE-1", "job").await.is(201);
     let browser = Browser::signed_in(&world).await;
-    let page = loop {
-        let page = browser.get("/").await.is(200);
-        if page.text.contains("idler stopped responding · 2") {
-            break page;
-        }
-    };
+    let page = until(&browser, "/", |text| text.contains("idler stopped responding · 2")).await;
     let lines = lines(&page.text);
     let at = |words: &str| lines.iter().position(|line| line.contains(words)).unwrap();
     assert!(at("BAD-1") < at("idler stopped responding"), "{lines:?}");
@@ -173,8 +181,7 @@ async fn what_timed_out_goes_once_a_human_dismissed_it_and_stays_away_after_a_re
     let browser = Browser::signed_in(&world).await;
     // Both have timed out twice. It is one line that unfolds, and one form.
     let late = |page: &str| lines(page).into_iter().find(|line| line.contains("idler stopped responding · 2"));
-    while late(&browser.get("/").await.is(200).text).is_none() {}
-    let page = browser.get("/").await.is(200);
+    let page = until(&browser, "/", |text| late(text).is_some()).await;
     let both = late(&page.text).unwrap();
     assert!(["LATE-0", "LATE-1", "job 0", "job 1"].iter().all(|word| both.contains(word)), "{both}");
     assert_eq!((both.matches("value=\"question\"").count(), counted(&page.text)), (2, 2), "{both}");
@@ -196,12 +203,7 @@ async fn a_notice_of_what_timed_out_and_its_answer_are_one_line_and_texts_are_wi
     let world = World::within(limits, &["idler", "kilo"]).await;
     world.send("operator", "idler", "LATE-1", "job").await.is(201);
     let browser = Browser::signed_in(&world).await;
-    let inbox = loop {
-        let inbox = browser.get("/inbox").await.is(200);
-        if inbox.text.contains("the answer</a>") {
-            break inbox;
-        }
-    };
+    let inbox = until(&browser, "/inbox", |text| text.contains("the answer</a>")).await;
     let (_, list) = inbox.text.split_once("Unread messages for you").unwrap();
     let (list, _) = list.split_once("</ul>").unwrap();
     assert_eq!(list.matches("<li>").count(), 1, "{list}");
