@@ -1,8 +1,8 @@
 //! The server's counters.
 
 use std::fmt;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use lastword_core::{Reply, State};
@@ -42,7 +42,7 @@ pub struct Metrics {
     facts: AtomicU64,
     appends: [AtomicU64; BUCKETS_US.len() + 1],
     append_us: AtomicU64,
-    channels: OnceLock<Vec<Notified>>,
+    channels: RwLock<Vec<Notified>>,
     others: Others,
 }
 
@@ -88,7 +88,7 @@ impl Default for Metrics {
             facts: AtomicU64::new(0),
             appends: std::array::from_fn(|_| AtomicU64::new(0)),
             append_us: AtomicU64::new(0),
-            channels: OnceLock::new(),
+            channels: RwLock::default(),
             others: Others::default(),
         }
     }
@@ -154,16 +154,23 @@ impl Metrics {
         add(&self.append_us, us);
     }
 
-    /// Names the notification channels, in their order. Only the first call has an effect.
+    /// Names the notification channels, in their order. Those known before keep their counts.
     pub fn tell_of(&self, channels: Vec<String>) {
-        let counted = |channel| Notified { channel, ..Notified::default() };
-        // There is one follower, and it names the channels when it starts.
-        let _first = self.channels.set(channels.into_iter().map(counted).collect());
+        let mut known = self.channels.write().unwrap_or_else(PoisonError::into_inner);
+        let mut counted = std::mem::take(&mut *known);
+        *known = channels
+            .into_iter()
+            .map(|channel| match counted.iter().position(|known| known.channel == channel) {
+                Some(place) => counted.swap_remove(place),
+                None => Notified { channel, ..Notified::default() },
+            })
+            .collect();
     }
 
-    /// Counts the outcome of a notification of the channel at `place`.
-    pub fn told(&self, place: usize, told: NotificationOutcome) {
-        let Some(notified) = self.channels.get().and_then(|channels| channels.get(place)) else { return };
+    /// Counts the outcome of a notification of a channel.
+    pub fn told(&self, channel: &str, told: NotificationOutcome) {
+        let channels = self.channels.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(notified) = channels.iter().find(|known| known.channel == channel) else { return };
         match told {
             NotificationOutcome::Sent => add(&notified.sent, 1),
             NotificationOutcome::Failed => add(&notified.failed, 1),
@@ -217,7 +224,7 @@ impl Metrics {
     }
 
     fn notifications(&self) -> Vec<Family> {
-        let channels = self.channels.get().map_or(&[][..], |channels| channels);
+        let channels = self.channels.read().unwrap_or_else(PoisonError::into_inner);
         let counted = |name, help, count: fn(&Notified) -> &AtomicU64| {
             let samples = channels.iter().map(|known| (vec![("channel", known.channel.clone())], of(count(known))));
             Family::of(name, help, samples)

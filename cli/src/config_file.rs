@@ -192,6 +192,8 @@ pub(crate) struct ConsoleTable {
     address: Option<String>,
     /// Whether humans may switch notifications on in their browsers.
     push: Switch,
+    /// Whether webhooks that humans add may be on this machine or its network.
+    allow_private: bool,
     /// Where a passkey is asked for.
     passkey: PasskeyUse,
 }
@@ -203,6 +205,7 @@ impl ConsoleTable {
         let settings = ConsoleSettings {
             address: address.map(|(address, _)| address.to_owned()),
             push: self.push == Switch::On,
+            allow_private: self.allow_private,
             passkey: self.passkey,
         };
         settings.site().map_err(|why| Failure::usage(format!("[console] passkey: {why}")))?;

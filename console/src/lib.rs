@@ -14,6 +14,7 @@ mod axis;
 mod bound;
 mod call;
 mod callback;
+mod channels;
 mod claims;
 mod clock;
 mod compose;
@@ -119,9 +120,9 @@ fn routes(ctx: &Context) -> Router<Context> {
         .route("/team", get(team::page))
         .route("/team/agents", post(team::add_agent))
         .route("/team/humans", post(team::add_human))
-        .route("/team/channels/{name}/test", post(team::test_channel))
         .route("/team/{name}/token", post(team::renew))
         .route("/team/{name}/remove", post(team::remove))
+        .merge(channels::routes())
         .merge(devices::routes())
         .route("/overview", get(async || Redirect::permanent("/spend#activity")))
         .route("/nodes", get(nodes::page))

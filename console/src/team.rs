@@ -3,9 +3,9 @@
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{Html, IntoResponse as _, Response};
+use lastword_facts::Time;
 use lastword_facts::fact::{Kind, Role};
-use lastword_facts::{Code, Time};
-use lastword_server::calls::{agents, humans, tokens};
+use lastword_server::calls::{agents, tokens};
 use lastword_server::{ApiError, Context};
 use lastword_wire::{AgentToken, NewAgent, NewHuman, SignInLink, TokenTerms, rfc3339};
 use maud::{Markup, html};
@@ -18,7 +18,7 @@ use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
 use super::parts::{badge, encoded, foreign_line, quantity, time, url};
 use super::session::{Viewer, secure};
-use super::{bound, passkeys};
+use super::{channels, passkeys};
 use crate::reads::people::{self, Person};
 
 /// A token that expires within this time is marked, in ms.
@@ -48,7 +48,7 @@ async fn shown(ctx: &Context, viewer: &Viewer, made: &Markup) -> Result<Response
             div {
                 (members(ctx, viewer, &moment, "agents", "Agents", &agents))
                 (own_limits(&agents))
-                (channels(ctx, viewer))
+                (channels::section(ctx, viewer))
             }
             div {
                 (members(ctx, viewer, &moment, "humans", "Humans", &humans))
@@ -161,7 +161,7 @@ fn adding(viewer: &Viewer) -> Markup {
     }
 }
 
-fn field(name: &str, label: &str, required: bool, example: &str) -> Markup {
+pub(super) fn field(name: &str, label: &str, required: bool, example: &str) -> Markup {
     html! {
         label { span { (label) } input type="text" name=(name) required[required] placeholder=(example) autocomplete="off" spellcheck="false"; }
     }
@@ -177,31 +177,6 @@ fn own_limits(agents: &[&Person]) -> Markup {
                 @for agent in own {
                     li { a href={ (url("/agents/")) (encoded(&agent.name)) "#own-limits" } { (foreign_line(&agent.name)) }
                         @for (name, value) in &agent.limits { " " code { (name) } " " b { (quantity(name, *value)) } } }
-                }
-            }
-        }
-    }
-}
-
-fn channels(ctx: &Context, viewer: &Viewer) -> Markup {
-    let listed = ctx.channels.iter().filter(|channel| channel.is_listed());
-    html! {
-        section.card #notifications aria-labelledby="notifications-title" {
-            header { h2 #notifications-title { "Notifications" } }
-            @if !listed.clone().any(|_| true) {
-                p { "No channel is configured, so only an open page notifies, or a " a href=(url("/devices")) { "device" } " on which you switch it on. A channel is a table in " code { (bound::place(ctx)) } ":" }
-                pre.rule { "[[notify]]\nname = \"desk\"\ncommand = [\"notify-send\", \"Lastword\"]\n" }
-            }
-            ul.lines {
-                @for channel in listed {
-                    li {
-                        b { (foreign_line(channel.name())) } " from severity " (channel.minimum()) ", at most " (channel.hourly_max()) " an hour "
-                        @if viewer.role <= Role::Operator {
-                            (viewer.form(&format!("test-{}", encoded(channel.name())), &format!("/team/channels/{}/test", encoded(channel.name())), &html! {
-                                button type="submit" aria-label={ "Send a test through " (channel.name()) } { "Send a test" }
-                            }))
-                        }
-                    }
                 }
             }
         }
@@ -305,22 +280,8 @@ pub(super) async fn remove(
     Ok(viewer.done(&html! { "Removed " (foreign_line(&name)) "." }, "/team", &[Topic::Agents]))
 }
 
-/// `POST /team/channels/{name}/test`: sends a test notification.
-pub(super) async fn test_channel(
-    State(ctx): State<Context>,
-    Path(name): Path<String>,
-    form: Form<Nothing>,
-) -> Result<Response, ErrorPage> {
-    let Form { viewer, fields: Nothing {} } = form;
-    humans::require(&ctx, viewer.caller, Role::Operator).await?;
-    let channel = ctx.channels.iter().find(|channel| channel.name() == name).ok_or_else(|| ApiError::unknown(&name))?;
-    let failed = |problem: String| ApiError::new(Code::Malformed, format!("{name} failed: {problem}"));
-    channel.test().await.map_err(failed)?;
-    Ok(viewer.done(&html! { "Sent a test through " (foreign_line(&name)) "." }, "/team#notifications", &[]))
-}
-
 /// Shows what was made: in the form that made it, or on the page.
-async fn reply(ctx: &Context, viewer: &Viewer, card: &Markup) -> Result<Response, ErrorPage> {
+pub(super) async fn reply(ctx: &Context, viewer: &Viewer, card: &Markup) -> Result<Response, ErrorPage> {
     if viewer.partial {
         let trigger = [("hx-trigger", Topic::Agents.to_string())];
         return Ok((trigger, Html(card.clone().into_string())).into_response());

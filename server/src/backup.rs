@@ -14,11 +14,12 @@ use lastword_store::{BackedUp, BackupError, DataDir, VerifyError, format};
 use crate::oidc::{FILE_SUBJECTS, FILE_USED};
 
 /// The small files that a backup carries beside the log.
-pub const FILES: [&str; 9] = [
+pub const FILES: [&str; 10] = [
     FILE_SECRET_KEY,
     FILE_OPERATOR_TOKEN,
     FILE_SIGNED_OUT,
     FILE_PUSH,
+    FILE_CHANNELS,
     FILE_PASSKEYS,
     FILE_SUBJECTS,
     FILE_USED,
@@ -29,6 +30,8 @@ pub const FILES: [&str; 9] = [
 pub const FILE_PASSKEYS: &str = "passkeys.json";
 /// The file with the browsers that notifications are sent to, and the key by which their services know the server.
 pub const FILE_PUSH: &str = "push.json";
+/// The file with the webhooks that humans added, and their secrets.
+pub const FILE_CHANNELS: &str = "channels.json";
 /// The file that says which notifications were sent.
 pub const FILE_NOTIFY: &str = "notify.json";
 /// The file that says where the changes of tasks are posted, and which were.

@@ -76,7 +76,7 @@ use crate::origins::Origins;
 use crate::passkeys::{PasskeyUse, Passkeys};
 use crate::tls::Transport;
 use crate::trace::Traces;
-use crate::views::{Nodes, NotifiedDevices, NotifyChannel};
+use crate::views::{Nodes, NotifiedDevices, NotifyChannels};
 
 /// The longest wait of any call; longer waits are shortened to it.
 pub const WAIT_MAX: Duration = Duration::from_mins(5);
@@ -112,7 +112,7 @@ pub struct Resources {
     /// The passkeys of humans; `None` where none is asked for.
     pub passkeys: Option<Arc<Passkeys>>,
     /// The channels through which humans are notified.
-    pub channels: Arc<[Box<dyn NotifyChannel>]>,
+    pub channels: Arc<dyn NotifyChannels>,
     /// Takes calls to the task that sends notifications, if there is one.
     pub(crate) notifier: OnceLock<mpsc::Sender<notifications::NotifyCall>>,
     /// Rings when a schedule was set, so that its first tick is planned.

@@ -9,6 +9,8 @@ pub struct ConsoleSettings {
     pub address: Option<String>,
     /// Whether humans may switch notifications on in their browsers.
     pub push: bool,
+    /// Whether webhooks that humans add may be on this machine or its network.
+    pub allow_private: bool,
     /// Where a passkey is asked for, which needs an address.
     pub passkey: PasskeyUse,
 }
@@ -29,6 +31,6 @@ impl ConsoleSettings {
 
 impl Default for ConsoleSettings {
     fn default() -> Self {
-        Self { address: None, push: true, passkey: PasskeyUse::Off }
+        Self { address: None, push: true, allow_private: false, passkey: PasskeyUse::Off }
     }
 }

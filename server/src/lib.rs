@@ -19,6 +19,7 @@ mod cloud_event;
 mod console;
 mod cron;
 mod error;
+mod kept;
 mod oidc;
 mod origins;
 mod server;

@@ -7,6 +7,7 @@
 
 mod book;
 mod channel;
+mod channels;
 mod cloud_event;
 mod command;
 mod compose;
@@ -28,6 +29,7 @@ use lastword_broker::{Handle, clock};
 use lastword_facts::Time;
 
 pub use self::channel::{Channel, Command, Format, HOURLY_MAX, Means, STALE, Severity, Target, WINDOW, Webhook};
+pub(crate) use self::channels::Channels;
 pub use self::devices::Devices;
 pub(crate) use self::follow::Follower;
 use self::words::Notification;
@@ -79,6 +81,14 @@ impl NotifyChannel for Channel {
 
     fn is_listed(&self) -> bool {
         !self.means.is_idle()
+    }
+
+    fn destination(&self) -> String {
+        match &self.means {
+            Means::Command(command) => format!("runs {}", command.program.display()),
+            Means::Devices { .. } => "notifies browsers".to_owned(),
+            Means::Webhook(hook) => format!("calls {}", hook.host()),
+        }
     }
 
     fn minimum(&self) -> &'static str {

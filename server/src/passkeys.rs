@@ -4,9 +4,9 @@
 //! fields, among them the digest of a held call. A key is stated by the browser without an attestation, so the one that
 //! its interface returns is as good as the one within the attestation, and no CBOR has to be read.
 
+use std::fmt;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::{fmt, fs};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -23,6 +23,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::backup::FILE_PASSKEYS;
 use crate::error::ApiError;
+use crate::kept;
 
 const VERSION: u32 = 1;
 /// The most passkeys of a human.
@@ -110,7 +111,6 @@ struct Passkey {
 
 #[derive(Clone, Default, Serialize, Deserialize)]
 struct Book {
-    version: u32,
     kept: Vec<Passkey>,
 }
 
@@ -173,15 +173,7 @@ impl fmt::Debug for Passkeys {
 impl Passkeys {
     /// Reads the passkeys of a workspace.
     pub(crate) fn open(site: Site, files: Files) -> io::Result<Self> {
-        let book = match fs::read(files.path(FILE_PASSKEYS)) {
-            Ok(bytes) => serde_json::from_slice::<Book>(&bytes)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Book { version: VERSION, kept: Vec::new() },
-            Err(error) => return Err(error),
-        };
-        // One that can't be read is no reason to go on without.
-        if book.version != VERSION {
-            return Err(io::Error::other(format!("it is of another version ({})", book.version)));
-        }
+        let book: Book = kept::read(&files, FILE_PASSKEYS, VERSION)?;
         let (asked, fresh) = (Mutex::default(), Mutex::default());
         Ok(Self { site, files, asked, fresh, book: tokio::sync::Mutex::new(book) })
     }
@@ -379,12 +371,7 @@ impl Passkeys {
     }
 
     async fn write(&self, book: &mut Book, next: Book) -> Result<(), ApiError> {
-        let failed =
-            |error: &dyn fmt::Display| ApiError::internal(&format!("{FILE_PASSKEYS} can't be written: {error}"));
-        let bytes = serde_json::to_vec(&next).map_err(|error| failed(&error))?;
-        let files = self.files.clone();
-        let written = tokio::task::spawn_blocking(move || files.write(FILE_PASSKEYS, &bytes)).await;
-        written.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
+        kept::write(&self.files, FILE_PASSKEYS, VERSION, &next).await?;
         *book = next;
         Ok(())
     }

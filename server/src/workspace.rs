@@ -31,14 +31,14 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
 use crate::attempts::Attempts;
-use crate::backup::{FILE_PASSKEYS, FILE_PUSH};
+use crate::backup::{FILE_CHANNELS, FILE_PASSKEYS, FILE_PUSH};
 use crate::calls::claims::Claims;
 use crate::calls::policy::Policies;
 use crate::calls::schedules::{self, UnsetSchedule};
 use crate::calls::sign_in::SignIn;
 use crate::calls::{Context, Resources};
 use crate::console::ConsoleSettings;
-use crate::notify::{self, Channel, Devices, Follower};
+use crate::notify::{self, Channels, Devices, Follower};
 use crate::oidc::{Accounts, FILE_SUBJECTS, OidcError};
 use crate::origins::Origins;
 use crate::passkeys::Passkeys;
@@ -209,7 +209,7 @@ impl Workspace {
             archive::start(stored.clone(), handle.clone(), settings.archive).map_err(StartError::Thread)?;
         let scrubbing = scrub::start(Arc::clone(&reader), handle.clone(), files.dir(), stopping.clone());
         let (scrub, scrubber) = scrubbing.map_err(StartError::Thread)?;
-        let devices = open_devices(&mut settings, &handle, &files)?;
+        let (devices, channels) = open_channels(&mut settings, &handle, &files)?;
         let mut resources = Resources {
             handle: handle.clone(),
             scrub,
@@ -226,7 +226,7 @@ impl Workspace {
             policies: Policies::new(settings.rules),
             devices: devices.map(|devices| devices as Arc<dyn NotifiedDevices>),
             passkeys: open_passkeys(&settings.console, &files)?,
-            channels: settings.notify.iter().cloned().map(|channel| Box::new(channel) as Box<_>).collect(),
+            channels: channels.clone(),
             notifier: OnceLock::new(),
             scheduled: Arc::default(),
             shown: Arc::default(),
@@ -250,7 +250,7 @@ impl Workspace {
         let follower = IndexFollower { index, reader, first, committed: handle.committed(), position, hurry, disk };
         let follower = follow(follower).map_err(StartError::Thread)?;
         threads.extend([keeper, mover, follower, scrubber, checkpoints.map_err(StartError::Thread)?]);
-        let tasks = tasks(&ctx, settings.notify, settings.companions, files, &console);
+        let tasks = tasks(&ctx, &channels, settings.companions, &console);
         Ok(Self { ctx, stop, tasks, threads, operator_token_file })
     }
 
@@ -325,14 +325,17 @@ async fn booted(
     Ok(booted.await.map_err(|panic| StartError::Thread(io::Error::other(panic)))??)
 }
 
-/// Opens the devices that are notified, unless that is off.
-fn open_devices(
+/// Opens the devices that are notified, unless that is off, and the channels.
+fn open_channels(
     settings: &mut WorkspaceSettings,
     handle: &Handle,
     files: &Files,
-) -> Result<Option<Arc<Devices>>, StartError> {
-    let opened = notify::open(&mut settings.notify, &settings.console, handle, files);
-    opened.map_err(|source| StartError::File { path: files.path(FILE_PUSH), source })
+) -> Result<(Option<Arc<Devices>>, Arc<Channels>), StartError> {
+    let failed = |name| move |source| StartError::File { path: files.path(name), source };
+    let mut configured = std::mem::take(&mut settings.notify);
+    let devices = notify::open(&mut configured, &settings.console, handle, files).map_err(failed(FILE_PUSH))?;
+    let channels = Channels::open(configured, files.clone(), settings.console.allow_private);
+    Ok((devices, channels.map(Arc::new).map_err(failed(FILE_CHANNELS))?))
 }
 
 /// Opens the passkeys of humans, if one is asked for.
@@ -350,22 +353,14 @@ async fn set_up(handle: &Handle, files: &Files, settings: &mut WorkspaceSettings
     Ok(operator_token_file)
 }
 
-/// Starts what runs on the runtime: the schedules' ticks, and notifications where there is a channel.
-fn tasks(
-    ctx: &Context,
-    notify: Vec<Channel>,
-    companions: Vec<Companion>,
-    files: Files,
-    console: &str,
-) -> JoinSet<io::Result<()>> {
+/// Starts what runs on the runtime: the schedules' ticks, and notifications.
+fn tasks(ctx: &Context, channels: &Channels, companions: Vec<Companion>, console: &str) -> JoinSet<io::Result<()>> {
     let mut tasks = JoinSet::new();
     for companion in companions {
         tasks.spawn((companion.run)(ctx));
     }
     tasks.spawn(schedules::tick(ctx.clone()));
-    if !notify.is_empty() {
-        tasks.spawn(Follower::new(ctx.clone(), notify, files, format!("{console}/")).run());
-    }
+    tasks.spawn(Follower::new(ctx.clone(), channels.in_force(), ctx.files.clone(), format!("{console}/")).run());
     tasks
 }
 

@@ -112,7 +112,7 @@ async fn a_browser_is_asked_for_its_subscription_which_leads_to_public_services_
     }
     add(&subscription("https://push.example/more")).await.is(503).has("limit 8");
     assert!(!page.text.contains("push.example/x"), "the address is a secret");
-    browser.get("/team").await.is(200).has("devices</b> from severity normal");
+    browser.get("/team").await.is(200).has("devices</b> notifies browsers");
     world.post("operator", "/v1/agents/operator/token", json!({})).await.is(201);
     // The devices of a human end with the token, as sessions do.
     assert!(browser.get("/devices").await.status.is_redirection());

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod browser;
+mod channels;
 mod console;
 mod counts;
 mod decisions;

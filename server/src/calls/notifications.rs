@@ -58,7 +58,8 @@ pub(crate) fn unknown_notification(id: &str) -> ApiError {
 
 /// Returns the refusal of a name that no channel has.
 pub(crate) fn unknown_channel(name: &str) -> ApiError {
-    ApiError::unknown(name).hinted("Name a channel that a `[[notify]]` of lastword.toml configures.")
+    ApiError::unknown(name)
+        .hinted("Name a channel of a `[[notify]]` in lastword.toml, or one that the console lists under Team.")
 }
 
 /// Passes a call on to the task; `None` if there is no channel, and so no task.

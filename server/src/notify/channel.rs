@@ -46,6 +46,11 @@ impl Severity {
             Self::Urgent => "urgent",
         }
     }
+
+    /// Parses the word; `None` if it is none.
+    pub(super) fn from_word(word: &str) -> Option<Self> {
+        [Self::Low, Self::Normal, Self::Urgent].into_iter().find(|severity| severity.word() == word)
+    }
 }
 
 /// One `[[notify]]` entry of the configuration.
@@ -197,6 +202,11 @@ impl Webhook {
         }
         webhook::key(&secret)?;
         Ok(Self { target, secret, format: Format::default() })
+    }
+
+    /// Returns the host that is called.
+    pub(super) fn host(&self) -> &str {
+        self.target.url.host_str().unwrap_or_default()
     }
 
     /// Returns the same webhook, which gets notifications in this form.

@@ -1,7 +1,6 @@
 //! The browsers that humans switched notifications on in: `push.json` in the data directory.
 
 use std::fmt;
-use std::fs;
 use std::io;
 
 use axum::http::header::{AUTHORIZATION, CONTENT_ENCODING};
@@ -24,6 +23,7 @@ use super::words::Notification;
 use super::{fresh_id, wall_time};
 use crate::backup::FILE_PUSH;
 use crate::error::ApiError;
+use crate::kept;
 use crate::views::{DeviceView, NotifiedDevices, Subscription};
 
 const VERSION: u32 = 1;
@@ -51,7 +51,6 @@ struct Device {
 
 #[derive(Clone, Default, Serialize, Deserialize)]
 struct Book {
-    version: u32,
     /// The key by which push services know the server, once there was a device.
     key: Option<String>,
     kept: Vec<Device>,
@@ -86,14 +85,7 @@ enum Pushed {
 impl Devices {
     /// Reads the devices of a workspace.
     pub(crate) fn open(handle: Handle, files: Files, address: Option<&str>, allow_private: bool) -> io::Result<Self> {
-        let book = match fs::read(files.path(FILE_PUSH)) {
-            Ok(bytes) => serde_json::from_slice::<Book>(&bytes)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Book { version: VERSION, ..Book::default() },
-            Err(error) => return Err(error),
-        };
-        if book.version != VERSION {
-            return Err(io::Error::other(format!("{FILE_PUSH} is of another version ({})", book.version)));
-        }
+        let book: Book = kept::read(&files, FILE_PUSH, VERSION)?;
         let count = watch::channel(book.kept.len()).0;
         // Services take no other kinds of addresses.
         let subject = address.filter(|address| address.starts_with("https://"));
@@ -262,11 +254,7 @@ impl Devices {
         let mut book = self.book.lock().await;
         let mut next = book.clone();
         change(&mut next);
-        let failed = |error: &dyn fmt::Display| ApiError::internal(&format!("{FILE_PUSH} can't be written: {error}"));
-        let bytes = serde_json::to_vec(&next).map_err(|error| failed(&error))?;
-        let files = self.files.clone();
-        let written = tokio::task::spawn_blocking(move || files.write(FILE_PUSH, &bytes)).await;
-        written.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
+        kept::write(&self.files, FILE_PUSH, VERSION, &next).await?;
         self.count.send_replace(next.kept.len());
         *book = next;
         Ok(())

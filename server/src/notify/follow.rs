@@ -11,7 +11,7 @@ use lastword_broker::metrics::NotificationOutcome;
 use lastword_facts::Seq;
 use lastword_wire::{FailedNotification, Resent, rfc3339};
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 
 use super::book::{self, GivenUp, Topic};
 use super::channel::Channel;
@@ -29,10 +29,11 @@ const BEHIND_MAX: u64 = 16_384;
 /// state is read.
 const PACE: Duration = Duration::from_millis(100);
 
-/// Follows the log for the channels of the configuration.
+/// Follows the log for the channels of a workspace.
 pub(crate) struct Follower {
     ctx: Context,
     channels: Vec<Arc<Channel>>,
+    in_force: watch::Receiver<Vec<Arc<Channel>>>,
     composer: Composer,
     files: Files,
     plan: Plan,
@@ -45,8 +46,20 @@ pub(crate) struct Follower {
     resends: JoinSet<Resending>,
 }
 
-/// What came of sending a notification again: its channel's place, and the answer to whoever asked.
-type Resending = (usize, Result<Resent, ApiError>, oneshot::Sender<Result<Resent, ApiError>>);
+/// What came of sending a notification again: its channel, and the answer to whoever asked.
+type Resending = (Arc<Channel>, Result<Resent, ApiError>, oneshot::Sender<Result<Resent, ApiError>>);
+
+fn rules(channels: &[Arc<Channel>]) -> Vec<Rules> {
+    let milliseconds = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    let of = |channel: &Arc<Channel>| Rules {
+        name: channel.name.clone(),
+        minimum: channel.minimum,
+        window_ms: milliseconds(channel.window),
+        hourly_max: channel.hourly_max,
+        stale_ms: milliseconds(channel.stale),
+    };
+    channels.iter().map(of).collect()
+}
 
 /// Returns the notices that some human has not read yet.
 fn unread(live: &Live<'_>) -> BTreeSet<Seq> {
@@ -60,27 +73,25 @@ async fn grown(committed: &mut watch::Receiver<Seq>, cursor: Seq) -> Option<Seq>
 }
 
 impl Follower {
-    /// Creates a follower that keeps its record among `files`; `console` is the URL of the console.
-    pub(crate) fn new(ctx: Context, channels: Vec<Channel>, files: Files, console: String) -> Self {
+    /// Creates a follower for the channels in force that keeps its record among `files`; `console` is the URL of the
+    /// console.
+    pub(crate) fn new(
+        ctx: Context,
+        mut in_force: watch::Receiver<Vec<Arc<Channel>>>,
+        files: Files,
+        console: String,
+    ) -> Self {
         let (notifier, calls) = mpsc::channel(NOTIFY_CALLS_MAX);
         // A workspace has one follower, so that this one is the first.
         let _first = ctx.notifier.set(notifier);
-        let milliseconds = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-        let rules = channels.iter().map(|channel| Rules {
-            name: channel.name.clone(),
-            minimum: channel.minimum,
-            window_ms: milliseconds(channel.window),
-            hourly_max: channel.hourly_max,
-            stale_ms: milliseconds(channel.stale),
-        });
-        let plan = Plan::new(rules.collect(), book::load(&files));
+        let channels = in_force.borrow_and_update().clone();
+        let plan = Plan::new(rules(&channels), book::load(&files));
         ctx.handle.metrics().tell_of(channels.iter().map(|channel| channel.name.clone()).collect());
-        let channels: Vec<Arc<Channel>> = channels.into_iter().map(Arc::new).collect();
         let composer = Composer { ctx: ctx.clone(), console };
         let (sends, resends) = (JoinSet::new(), JoinSet::new());
         let devices = channels.iter().find_map(|channel| channel.means.devices());
         let devices = devices.map_or_else(|| watch::channel(0).1, |devices| devices.count());
-        Self { ctx, channels, composer, files, plan, cursor: Seq(0), sends, calls, devices, resends }
+        Self { ctx, channels, in_force, composer, files, plan, cursor: Seq(0), sends, calls, devices, resends }
     }
 
     /// Follows until the server shuts down. A send that is cut off then is repeated after the next start.
@@ -98,6 +109,17 @@ impl Follower {
         Ok(())
     }
 
+    /// Takes other channels, once what is being sent has been sent.
+    async fn replace(&mut self) {
+        while let Some(sent) = self.sends.join_next().await {
+            self.joined(sent).await;
+        }
+        self.channels = self.in_force.borrow_and_update().clone();
+        self.plan.replace(rules(&self.channels));
+        self.ctx.handle.metrics().tell_of(self.channels.iter().map(|channel| channel.name.clone()).collect());
+        self.save().await;
+    }
+
     /// Returns the channels that send to nobody.
     fn idle(&self) -> BTreeSet<usize> {
         (0..self.channels.len()).filter(|place| self.channels[*place].means.is_idle()).collect()
@@ -108,6 +130,7 @@ impl Follower {
         while self.idle().len() == self.channels.len() {
             tokio::select! {
                 Ok(()) = self.devices.changed() => {}
+                Ok(()) = self.in_force.changed() => self.replace().await,
                 Some(call) = self.calls.recv() => self.called(call),
                 Some(resent) = self.resends.join_next() => if let Ok(resent) = resent { self.resent(resent).await },
             }
@@ -135,10 +158,8 @@ impl Follower {
                 },
                 () = tokio::time::sleep(next.unwrap_or_default()), if next.is_some() => self.tell().await,
                 Ok(()) = self.devices.changed() => {}
-                Some(sent) = self.sends.join_next() => match sent {
-                    Ok((place, result)) => self.sent(place, &result).await,
-                    Err(error) => tracing::error!(%error, "sending a notification failed"),
-                },
+                Ok(()) = self.in_force.changed() => self.replace().await,
+                Some(sent) = self.sends.join_next() => self.joined(sent).await,
                 Some(call) = self.calls.recv() => self.called(call),
                 Some(resent) = self.resends.join_next() => match resent {
                     Ok(resent) => self.resent(resent).await,
@@ -218,7 +239,8 @@ impl Follower {
             let severity = |topic| self.plan.severity(topic, now);
             match self.composer.notification(&channel, &parcel, severity).await {
                 Ok(Some(told)) => {
-                    self.ctx.handle.metrics().told(place, NotificationOutcome::Folded(parcel.folded));
+                    let folded = NotificationOutcome::Folded(parcel.folded);
+                    self.ctx.handle.metrics().told(&channel.name, folded);
                     let errand = self.ctx.errands.begin();
                     self.sends.spawn(async move {
                         let sent = send(&channel, &told).await;
@@ -236,6 +258,13 @@ impl Follower {
         }
     }
 
+    async fn joined(&mut self, sent: Result<(usize, Result<(), String>), JoinError>) {
+        match sent {
+            Ok((place, result)) => self.sent(place, &result).await,
+            Err(error) => tracing::error!(%error, "sending a notification failed"),
+        }
+    }
+
     async fn sent(&mut self, place: usize, result: &Result<(), String>) {
         let reason = result.as_ref().err().map(|reason| first_line(reason));
         let outcome = reason.as_deref().map_or(Outcome::Sent, Outcome::Failed);
@@ -245,11 +274,11 @@ impl Follower {
         let channel = &self.channels[place].name;
         match result {
             Ok(()) => {
-                self.ctx.handle.metrics().told(place, NotificationOutcome::Sent);
+                self.ctx.handle.metrics().told(channel, NotificationOutcome::Sent);
                 tracing::info!(channel, "notified");
             }
             Err(reason) => {
-                self.ctx.handle.metrics().told(place, NotificationOutcome::Failed);
+                self.ctx.handle.metrics().told(channel, NotificationOutcome::Failed);
                 match next {
                     Next::Again | Next::Done => tracing::warn!(channel, reason, "not notified; it is tried again"),
                     Next::GivenUp => tracing::error!(channel, reason, "not notified, and given up"),
@@ -274,7 +303,10 @@ impl Follower {
             NotifyCall::Send(wanted, reply) => match self.wanted(wanted) {
                 Ok((place, id, again)) => {
                     let (composer, channel) = (self.composer.clone(), Arc::clone(&self.channels[place]));
-                    self.resends.spawn(async move { (place, composer.again(&channel, id, again).await, reply) });
+                    self.resends.spawn(async move {
+                        let again = composer.again(&channel, id, again).await;
+                        (channel, again, reply)
+                    });
                 }
                 Err(refused) => {
                     let _gone = reply.send(Err(refused));
@@ -303,14 +335,14 @@ impl Follower {
     }
 
     /// Records what came of sending a notification again, and answers.
-    async fn resent(&mut self, (place, result, reply): Resending) {
+    async fn resent(&mut self, (channel, result, reply): Resending) {
         if let Ok(resent) = &result {
             self.plan.resent(&resent.id, self.ctx.handle.now(), resent.problem.as_deref());
             self.save().await;
             let outcome =
                 if resent.problem.is_some() { NotificationOutcome::Failed } else { NotificationOutcome::Sent };
             if resent.items > 0 {
-                self.ctx.handle.metrics().told(place, outcome);
+                self.ctx.handle.metrics().told(&channel.name, outcome);
             }
         }
         // A caller that has gone needs no answer.

@@ -183,6 +183,12 @@ impl Plan {
         Self { rules, waiting: BTreeMap::new(), book, busy: BTreeSet::new(), idle: BTreeSet::new() }
     }
 
+    /// Replaces the channels while no send is in progress. What was sent to those that stay is known.
+    pub(super) fn replace(&mut self, rules: Vec<Rules>) {
+        let waiting = std::mem::take(&mut self.waiting);
+        *self = Self { waiting, ..Self::new(rules, std::mem::take(&mut self.book)) };
+    }
+
     /// Says which channels go nowhere at present.
     pub(super) fn rest(&mut self, idle: BTreeSet<usize>) {
         self.idle = idle;
