@@ -206,7 +206,7 @@ test('the red stop opens while a message stands on the page, and stays open what
 
 test('limits say where they were set and how near things came, and what a rule says is inert', async () => {
   await page.goto(`${broker.url}/limits`);
-  const row = page.locator('#grant_messages_max');
+  const row = page.locator('#limits-set tr', { hasText: 'grant_messages_max' });
   await row.getByText('lastword.toml:2').waitFor();
   await row.getByText('default 64').waitFor();
   await page.locator('.shares li', { hasText: 'grant_messages_max' }).getByRole('link', { name: 'HOLD-' }).waitFor();

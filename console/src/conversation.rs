@@ -80,8 +80,10 @@ pub(super) async fn detail(
         (waiting(viewer, moment, &history))
         (open_work(viewer, moment, &history))
         (claims::held(&history.view.claims, reference))
-        div.folds { (details(moment, &history)) (more_budget(viewer, &history.view)) }
-        (links::section(viewer, moment, reference, link.as_ref()))
+        div.folds {
+            (details(moment, &history)) (more_budget(viewer, &history.view))
+            (links::section(viewer, moment, reference, link.as_ref()))
+        }
         }
         div.content {
         div.view-bar {

@@ -45,7 +45,6 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
             }))
         }
         @let calls = waiting.iter().filter(|decision| matches!(decision.asked, Asked::Call(_))).count();
-        @if calls > 1 && viewer.role <= Role::Approver { (select_many(&viewer)) }
         div.panes {
             @if waiting.len() > 1 {
                 (index(&moment, waiting))
@@ -56,6 +55,8 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
                 @for decision in waiting { (decision::card(&viewer, &moment, &limits, decision)) }
             }
         }
+        // After the boxes, which it counts.
+        @if calls > 1 && viewer.role <= Role::Approver { (select_many(&viewer)) }
         @if !more.is_empty() {
             p.faint { "And " (more) ". They move up as you decide." }
         }

@@ -59,6 +59,7 @@ pub(super) async fn page(
         (nearest(&limits, &week))
         (refused(&week))
         h2 { "All limits" }
+        (differing(&ctx, &limits))
         @for (name, rules) in GROUPS { (group(&ctx, name, rules, &limits)) }
         (guards(&ctx, &limits))
         (held_calls(&viewer, &limits, &written))
@@ -67,42 +68,69 @@ pub(super) async fn page(
     viewer.page(&ctx, &moment, page).await
 }
 
-/// Shows the limits of some rules. Folded, unless one of them differs from its default: a browser unfolds what a link
-/// leads to.
-fn group(ctx: &Context, name: &str, rules: &[&str], limits: &LimitsView) -> Markup {
-    let of: Vec<&LimitView> =
-        rules.iter().flat_map(|rule| limits.items.iter().filter(move |limit| limit.rule == *rule)).collect();
-    let differ = of.iter().filter(|limit| limit.value != limit.default).count() as u64;
+/// Shows the limits that aren't the defaults, which is what a reader comes for.
+fn differing(ctx: &Context, limits: &LimitsView) -> Markup {
+    let of: Vec<&LimitView> = limits.items.iter().filter(|limit| limit.value != limit.default).collect();
     html! {
-        details.limits id={ "limits-" (rules.first().unwrap_or(&"")) } open[differ > 0] {
-            summary {
-                (name) " " span.faint { (plural(of.len() as u64, "limit", "limits"))
-                    @if differ > 0 { ", " (plural(differ, "differs", "differ")) " from the default" } }
-            }
-            div.table.stacked tabindex="0" role="region" aria-label=(name) {
-                table {
-                    thead { tr { th scope="col" { "Limit" } th scope="col" { "Value" } th scope="col" { "Rule" } th scope="col" { "What it bounds" } } }
-                    tbody { @for (index, limit) in of.iter().enumerate() {
-                        (row(ctx, limit, index == 0 || of[index - 1].rule != limit.rule))
-                    } }
-                }
+        @if !of.is_empty() {
+            details.limits #limits-set open {
+                summary { "Set here " span.faint { (plural(of.len() as u64, "limit differs", "limits differ")) " from the default" } }
+                (rows("Set here", &html! { @for limit in &of { (row(ctx, limit, None)) } }))
             }
         }
     }
 }
 
-/// Shows a limit; the first one of a rule is where links to the rule lead.
-fn row(ctx: &Context, limit: &LimitView, is_first: bool) -> Markup {
+/// Shows the limits of some rules, folded: a browser unfolds what a link leads to.
+fn group(ctx: &Context, name: &str, rules: &[&str], limits: &LimitsView) -> Markup {
+    let of: Vec<&LimitView> =
+        rules.iter().flat_map(|rule| limits.items.iter().filter(move |limit| limit.rule == *rule)).collect();
+    let differ = of.iter().filter(|limit| limit.value != limit.default).count() as u64;
+    html! {
+        details.limits id={ "limits-" (rules.first().unwrap_or(&"")) } {
+            summary {
+                (name) " " span.faint { (plural(of.len() as u64, "limit", "limits"))
+                    @if differ > 0 { ", " (plural(differ, "differs", "differ")) " from the default" } }
+            }
+            (rows(name, &html! {
+                @for (index, limit) in of.iter().enumerate() {
+                    @let is_first = index == 0 || of[index - 1].rule != limit.rule;
+                    (row(ctx, limit, Some(Anchors { of_rule: is_first })))
+                }
+            }))
+        }
+    }
+}
+
+fn rows(name: &str, rows: &Markup) -> Markup {
+    html! {
+        div.table.stacked tabindex="0" role="region" aria-label=(name) {
+            table {
+                thead { tr { th scope="col" { "Limit" } th scope="col" { "Value" } th scope="col" { "Rule" } th scope="col" { "What it bounds" } } }
+                tbody { (rows) }
+            }
+        }
+    }
+}
+
+/// What links to a limit, and to its rule, lead to.
+#[derive(Clone, Copy)]
+struct Anchors {
+    /// Whether the limit is the first one of its rule, to which links to the rule lead.
+    of_rule: bool,
+}
+
+fn row(ctx: &Context, limit: &LimitView, anchors: Option<Anchors>) -> Markup {
     let changed = limit.value != limit.default;
     html! {
-        tr id=(limit.name) {
+        tr id=[anchors.map(|_| &limit.name)] {
             th scope="row" { code { (limit.name) } }
             td {
                 @if changed { b { (quantity(&limit.name, limit.value)) } } @else { (quantity(&limit.name, limit.value)) }
                 @if changed { div.faint { "default " (quantity(&limit.name, limit.default)) } }
                 @if changed || ctx.set_at.contains_key(&limit.name) { div.faint { (set_at(ctx, &limit.name)) } }
             }
-            td.rule-id id=[is_first.then_some(&limit.rule)] { (limit.rule) }
+            td.rule-id id=[anchors.filter(|to| to.of_rule).map(|_| &limit.rule)] { (limit.rule) }
             td { (with_code(&limit.meaning)) }
         }
     }
