@@ -251,7 +251,7 @@ impl Shared {
             renewals: watch::Sender::new(0),
             space: Mutex::new(DiskSpace::Enough),
             dir: config.data_dir.clone(),
-            started_at: joined.records.iter().map(|record| record.revision).max().unwrap_or_default(),
+            started_at: joined.started_at,
             accept_missing: cluster.accept_missing,
             changed: watch::Sender::new(0),
             looks: watch::Sender::new(0),

@@ -34,6 +34,8 @@ const LEASE: &str = "lease.";
 const WORKSPACE: &str = "workspace.";
 const ARCHIVE: &str = "archive.";
 const CONFIG: &str = "config.";
+/// The records that a view is made of. Most of the registry are the files of workspaces, which only a leader reads.
+pub(crate) const WATCHED: [&str; 5] = [NODE, LEASE, WORKSPACE, ARCHIVE, CONFIG];
 
 /// What a node says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

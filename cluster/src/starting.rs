@@ -12,7 +12,7 @@ use lastword_facts::fact::Credential;
 use lastword_store::{KEY_NODES_SECRET, Nats, NatsError, Record, Registry, RegistryError};
 
 use crate::detour::subject;
-use crate::members::{NodeInfo, RENEW_EVERY, node_key, workspace_key};
+use crate::members::{NodeInfo, RENEW_EVERY, WATCHED, node_key, workspace_key};
 use crate::{ClusterConfig, NodeError, WORKSPACE_MAIN, create_workspace, parse, reach};
 
 /// The file in a node's directory with the token that sees the names in its metrics.
@@ -65,7 +65,9 @@ pub(crate) struct Joined {
     pub(crate) session: String,
     /// The hash of the token that sees the names in the metrics.
     pub(crate) metrics_token: Credential,
-    /// The registry's records.
+    /// The revision of the registry's newest change when this node started.
+    pub(crate) started_at: u64,
+    /// The registry's records of nodes and workspaces.
     pub(crate) records: Vec<Record>,
 }
 
@@ -88,8 +90,9 @@ pub(crate) async fn join(cluster: &ClusterConfig, dir: &Path) -> Result<Joined, 
         return Err(NodeError::Missing { workspaces: lost.join(", "), place: dir.to_owned() });
     }
     patiently(async || create_workspace(&nats, &registry, WORKSPACE_MAIN, replicas).await).await?;
-    let records = patiently(async || Ok(registry.list("").await?)).await?;
-    Ok(Joined { nats, registry, secret, replicas, session, metrics_token, records })
+    let started_at = patiently(async || Ok(registry.last_revision().await?)).await?;
+    let records = patiently(async || Ok(registry.list_all(&WATCHED).await?)).await?;
+    Ok(Joined { nats, registry, secret, replicas, session, metrics_token, started_at, records })
 }
 
 /// Takes the node's name: writes its record, in place of one that an earlier run left. Returns the record's revision.

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use lastword_broker::clock::{Stopwatch, wall};
 use lastword_store::{Record, Watch};
 
-use crate::members::{ClusterView, DEAD_AFTER, NODE, RENEW_EVERY, SERVE_MAX, node_key, workspace_of};
+use crate::members::{ClusterView, DEAD_AFTER, NODE, RENEW_EVERY, SERVE_MAX, WATCHED, node_key, workspace_of};
 use crate::{Shared, Starter};
 
 /// How often a node looks at what time alone changes.
@@ -66,7 +66,7 @@ pub(super) async fn forget_dead(shared: Arc<Shared>) {
 pub(super) async fn watch_registry(starter: Starter, holders: Arc<Mutex<Vec<std::thread::JoinHandle<()>>>>) {
     let shared = Arc::clone(&starter.shared);
     loop {
-        match shared.registry.watch().await {
+        match shared.registry.watch(&WATCHED).await {
             Ok(mut watched) => {
                 shared.view(ClusterView::hear_anew);
                 while let Some(record) = next(&shared, &mut watched).await {

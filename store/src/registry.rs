@@ -95,7 +95,7 @@ pub struct Registry {
     sealing: Option<Sealing>,
 }
 
-/// The changes to the registry, after all records as they are. Secrets stay sealed.
+/// The changes to some records of the registry, after those as they are. Secrets stay sealed.
 pub struct Watch(kv::Watch);
 
 impl Registry {
@@ -244,10 +244,18 @@ impl Registry {
     /// # Errors
     /// See [`RegistryError`].
     pub async fn list(&self, prefix: &str) -> Result<Vec<Record>, RegistryError> {
+        self.list_all(&[prefix]).await
+    }
+
+    /// Returns the records whose keys begin with one of some prefixes, none of which is within another.
+    ///
+    /// # Errors
+    /// See [`RegistryError`].
+    pub async fn list_all(&self, prefixes: &[&str]) -> Result<Vec<Record>, RegistryError> {
         let stream = &self.bucket.stream;
         let config = OrderedConfig {
             deliver_subject: self.client.new_inbox(),
-            filter_subject: format!("{}{prefix}>", self.bucket.prefix),
+            filter_subjects: prefixes.iter().map(|prefix| format!("{}{prefix}>", self.bucket.prefix)).collect(),
             deliver_policy: DeliverPolicy::LastPerSubject,
             ..OrderedConfig::default()
         };
@@ -273,12 +281,22 @@ impl Registry {
         Ok(found)
     }
 
-    /// Watches the records: all of them as they are, then each change.
+    /// Returns the revision of the newest change.
     ///
     /// # Errors
     /// [`RegistryError::Unavailable`].
-    pub async fn watch(&self) -> Result<Watch, RegistryError> {
-        within(self.bucket.watch_with_history(">")).await.map(Watch)
+    pub async fn last_revision(&self) -> Result<u64, RegistryError> {
+        let mut stream = self.bucket.stream.clone();
+        within(stream.info()).await.map(|info| info.state.last_sequence)
+    }
+
+    /// Watches the records whose keys begin with one of some prefixes: all of them as they are, then each change.
+    ///
+    /// # Errors
+    /// [`RegistryError::Unavailable`].
+    pub async fn watch(&self, prefixes: &[&str]) -> Result<Watch, RegistryError> {
+        let keys = prefixes.iter().map(|prefix| format!("{prefix}>"));
+        within(self.bucket.watch_many_with_history(keys)).await.map(Watch)
     }
 }
 
