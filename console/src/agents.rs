@@ -37,7 +37,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
         (views(View::List))
         @if agents.is_empty() {
             (empty("No agent is registered.", &html! {
-                a href={ (url("/team")) "#add" } { "Add one" } " and see how its program joins; " code { "lastword init" } " sets up a team."
+                a href={ (url("/team")) "#add" } { "Add one" } " and see how its program joins."
             }))
         }
         @if !agents.is_empty() {
@@ -223,7 +223,8 @@ pub(super) async fn one(
         }))
         p.facts {
             @if view.queued > 0 { span { (plural(view.queued, "request queued", "requests queued")) " in its inbox" } }
-            @if view.notices > 0 { span { (plural(view.notices, "notice", "notices")) " for its next turn" } }
+            @if view.notices > 0 && agent { span { (plural(view.notices, "notice", "notices")) " for its next turn" } }
+            @if view.notices > 0 && !agent { span { (plural(view.notices, "unread message", "unread messages")) } }
             @if agent { span { (spent_today(&member)) } }
             @if agent { span { (plural(member.turns.len() as u64, "turn", "turns")) " open, at most " (view.turns_max) } }
             @if member.failed > 0 { span { a.bad href=(url("/?wrong=all#wrong")) { (member.failed) " went wrong" } } }

@@ -124,6 +124,11 @@ fn essentials(viewer: &Viewer, history: &History) -> Markup {
         (doing(&[Doing::Working]), "", [" is working", " are working"]),
         (doing(&[Doing::Queued]), "queued for ", ["", ""]),
         (doing(&[Doing::WaitsForAnswers]), "", [" is waiting for answers", " are waiting for answers"]),
+        (
+            doing(&[Doing::Gone]),
+            "",
+            [" isn't connected: what is open waits for it", " aren't connected: what is open waits for them"],
+        ),
     ];
     html! {
         p.facts {
@@ -208,6 +213,7 @@ fn open_request(viewer: &Viewer, moment: &Moment, history: &History, one: &OpenR
         Doing::Working => "working",
         Doing::Queued => "queued",
         Doing::WaitsForAnswers => "waiting for answers",
+        Doing::Gone => "not connected",
     };
     let subject = html! { @if one.subject.is_empty() { "no text" } @else { (markdown::line(&one.subject, 90)) } };
     html! {
@@ -219,6 +225,9 @@ fn open_request(viewer: &Viewer, moment: &Moment, history: &History, one: &OpenR
             }
             @if one.reference != history.view.summary.reference { " in " (conversation(&one.reference)) }
             span.faint { @if let Some(from) = &one.from { " from " (foreign_line(from)) } " " (time(&rfc3339(one.since), moment.now)) }
+            @if let (Doing::Gone, Some(message)) = (one.doing, one.message) && viewer.role <= Role::Operator {
+                " " a.step href={ (url("/compose?reference=")) (encoded(&one.reference)) "&again=" (message) } { "Ask another agent" }
+            }
             @if let Some(note) = &one.note {
                 p.progress-note { a.plain href={ (url("/messages/")) (note.message) } { (markdown::line(&note.text, 140)) } " " span.faint { (time(&rfc3339(note.at), moment.now)) } }
             }

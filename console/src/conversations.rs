@@ -81,7 +81,7 @@ fn nothing(filtered: bool) -> Markup {
     empty(
         "No conversations yet.",
         &html! {
-            "Start one with " code { "lastword ask AGENT \"…\" --ref REF" } ", or let an agent send a request."
+            a href=(url("/compose")) { "Ask an agent" } ", or let an agent send a request."
         },
     )
 }

@@ -64,7 +64,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
             details #unread.fold {
                 summary { "Unread messages for you " span.count { (lists.unread_all) } }
                 (viewer.form("mark-read", "/unread/read", &html! {
-                    p { button type="submit" { "Mark all as read" } " " span.faint { code { "lastword inbox" } " shows them until then." } }
+                    p { button type="submit" { "Mark all as read" } " " span.faint { "They stay here until then." } }
                 }))
                 ul.lines {
                     @for (message, answer) in with_answers(&lists.unread) {

@@ -99,7 +99,7 @@ fn refused(viewer: &Viewer, moment: &Moment, line: &HistoryEntry, problem: &Prob
             (name_link(&member("to"))) @if !member("ref").is_empty() { " in " (conversation(&member("ref"))) } "." }
         dl.about {
             (why(problem))
-            @if let Some(step) = &line.lift { dt { "What you can do" } dd { (how_to_lift(step)) } }
+            @if let Some(step) = &line.lift { dt { "What you can do" } dd { (how_to_lift(step, event)) } }
             @if !line.chain.is_empty() { dt { "Chain" } dd { (links(&line.chain, &viewer.name)) } }
             dt { "When" } dd { (exactly(&event.at, moment.now)) }
         }
@@ -200,15 +200,30 @@ fn write_refused(viewer: &Viewer, moment: &Moment, line: &HistoryEntry, write: W
         dl.about {
             (why(&problem))
             @if !line.chain.is_empty() { dt { "Chain" } dd { (links(&line.chain, &viewer.name)) } }
-            @if let Some(step) = &line.lift { dt { "What you can do" } dd { (how_to_lift(step)) } }
+            @if let Some(step) = &line.lift { dt { "What you can do" } dd { (how_to_lift(step, event)) } }
             dt { "When" } dd { (exactly(&event.at, moment.now)) }
         }
         (onward(line))
     }
 }
 
-fn how_to_lift(step: &LiftStep) -> Markup {
-    html! { (step.text) " At a terminal: " code { (foreign_line(&step.cli)) } }
+/// Shows the step that lifts a refusal, with the page on which a human takes it.
+fn how_to_lift(step: &LiftStep, event: &Event) -> Markup {
+    html! { (step.text) @if let Some((path, name)) = place(step, event) { " " a href=(url(&path)) { (name) } } }
+}
+
+/// Returns the page for a step. The paths of pages are those of calls.
+fn place(step: &LiftStep, event: &Event) -> Option<(String, &'static str)> {
+    let mut path = step.call.split([' ', '/']).skip_while(|part| *part != "v1").skip(1);
+    let (kind, of) = (path.next()?, path.next().unwrap_or_default());
+    match kind {
+        "conversations" => Some((format!("/conversations/{of}"), "Open the conversation")),
+        "agents" => Some((format!("/agents/{of}"), "Open the agent's page")),
+        "rooms" => Some((format!("/rooms/{of}"), "Open the room")),
+        "workspace" => Some(("/workspace".to_owned(), "Resume the workspace")),
+        "messages" => Some((format!("/compose?to={}", encoded(event.agent.as_deref()?)), "Ask it")),
+        _ => None,
+    }
 }
 
 fn other(viewer: &Viewer, moment: &Moment, line: &HistoryEntry) -> Markup {

@@ -1,7 +1,7 @@
 //! Small parts that many pages show: times, badges, bars, and texts of others.
 
 use lastword_facts::Time;
-use lastword_facts::fact::Control;
+use lastword_facts::fact::{Control, EndReason};
 use lastword_facts::status::Running;
 use lastword_facts::visible::escape;
 use lastword_wire::call::json;
@@ -46,9 +46,28 @@ pub(super) fn foreign(text: &str) -> Markup {
     Fold::USUAL.escaped(&escape(text), "foreign")
 }
 
-/// Shows the reason that an agent gave for a failure, on one line; a longer one unfolds.
+/// Returns the words for a reason that the broker gave; an agent's own stay as they are.
+fn told_end(reason: &str) -> &str {
+    match EndReason::from_word(reason) {
+        Some(EndReason::NotAcknowledged) => "its agent didn't take it, or stopped responding",
+        Some(EndReason::LeaseLost) => "its agent stopped responding while it worked on it",
+        Some(EndReason::Deadline) => "its deadline passed",
+        Some(EndReason::GrantExpired) => "the time of its grant ran out",
+        Some(EndReason::NobodyLeft) => "no agent that could do it was left",
+        Some(EndReason::Cancelled) => "it was cancelled",
+        Some(EndReason::AskerEnded) => "the work that asked for it had ended",
+        Some(EndReason::Stopped) => "a human stopped it",
+        Some(EndReason::RecipientGone) => "its agent was removed",
+        Some(EndReason::Unanswered) => "no human answered in time",
+        Some(EndReason::Empty) => "its agent ended without an answer",
+        Some(EndReason::Answered) | None => reason,
+    }
+}
+
+/// Shows the reason for a failure, on one line; a longer one unfolds.
 pub(super) fn reason(id: &str, text: &str) -> Markup {
     const CHARS: usize = 160;
+    let text = told_end(text);
     let is_long = text.contains('\n') || text.chars().nth(CHARS).is_some();
     html! {
         @if is_long { details.why id={ (id) "-why" } { summary { "Reason: " (excerpt(text, CHARS)) } (foreign(text)) } }

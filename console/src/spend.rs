@@ -243,7 +243,7 @@ fn spender(by: By, one: &Spender) -> Markup {
             (By::Agent, Some(name)) => (name_link(name)),
             (By::Agent, None) | (By::Grant, None) => span.faint title="The log no longer has the messages that opened these turns." { "turns of earlier agents" },
             (By::Grant, Some(id)) if one.gone => {
-                span title="No longer in memory; `lastword audit --ref` finds its messages." { code { (foreign_line(reference.unwrap_or_default())) } " " code.faint { (id) } }
+                span title="No longer in memory." { code { (foreign_line(reference.unwrap_or_default())) } " " code.faint { (id) } }
             },
             (By::Grant, Some(id)) => { @if let Some(reference) = reference { (conversation(reference)) " " } code.faint { (id) } },
             (By::Model, Some(name)) => (foreign_line(name)),

@@ -415,11 +415,16 @@ fn people(live: &Live<'_>) -> Vec<Wrong> {
         let waits = |id: &TaskId| state.tasks.get(id).is_some_and(|task| !state.is_parked(task));
         let queued = agent.queue.iter().filter(|(_, id)| waits(id)).count() as u64;
         let unavailable = live.unavailable(id);
-        let away = unavailable.is_some() || !(live.is_attached(id) || views::polled_at(live, id).is_some());
+        let away = unavailable.is_some() || is_away(live, id);
         let name = agent.name().to_owned();
         (queued > 0 && agent.turns.is_empty() && away).then_some(Wrong::Away { agent: name, unavailable, queued })
     };
     state.live_by_name().into_iter().filter_map(one).collect()
+}
+
+/// Returns whether an agent neither is connected nor polls.
+pub(super) fn is_away(live: &Live<'_>, agent: AgentId) -> bool {
+    !live.is_attached(agent) && views::polled_at(live, agent).is_none()
 }
 
 fn today(live: &Live<'_>) -> Today {

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use lastword_broker::Live;
-use lastword_core::State;
 use lastword_core::state::{Phase, Task};
 use lastword_facts::fact::Part;
 use lastword_facts::ids::{AgentId, ConvId, TaskId};
@@ -13,7 +12,7 @@ use lastword_server::views::{self, Shown};
 use lastword_server::{ApiError, Context};
 use lastword_store::{Cursor, Filter};
 
-use super::now::asking;
+use super::now::{asking, is_away};
 
 /// The most requests in the list.
 const REQUESTS_MAX: usize = 50;
@@ -33,6 +32,8 @@ pub(crate) enum Doing {
     Queued,
     /// Its agent waits for answers.
     WaitsForAnswers,
+    /// Its agent neither is connected nor polls, so nothing goes on.
+    Gone,
 }
 
 /// A note of an agent on its progress.
@@ -71,7 +72,7 @@ pub(crate) struct OpenRequest {
 /// Returns the open requests of these conversations: those that wait for a human first, then the oldest first.
 pub(super) async fn of(ctx: &Context, convs: Vec<ConvId>) -> Result<Vec<OpenRequest>, ApiError> {
     let below = convs.clone();
-    let mut open = ctx.handle.query(move |live: &Live<'_>| open(live.state, &below)).await?;
+    let mut open = ctx.handle.query(move |live: &Live<'_>| open(live, &below)).await?;
     let texts = subjects::texts(ctx, open.iter().filter_map(|one| one.message).collect()).await?;
     let mut notes = notes(ctx, convs, &open).await?;
     for one in &mut open {
@@ -82,7 +83,8 @@ pub(super) async fn of(ctx: &Context, convs: Vec<ConvId>) -> Result<Vec<OpenRequ
     Ok(open)
 }
 
-fn open(state: &State, convs: &[ConvId]) -> Vec<OpenRequest> {
+fn open(live: &Live<'_>, convs: &[ConvId]) -> Vec<OpenRequest> {
+    let state = live.state;
     let asking = asking(state);
     let known = convs.iter().filter_map(|conv| state.conversations.get(conv));
     let tasks = known.flat_map(|conv| conv.open_tasks.iter().copied());
@@ -97,7 +99,7 @@ fn open(state: &State, convs: &[ConvId]) -> Vec<OpenRequest> {
             message: known.request.as_ref().map(|request| request.message),
             subject: String::new(),
             since: known.created_at,
-            doing: doing(state, known, asking.contains(&task)),
+            doing: doing(live, known, asking.contains(&task)),
             note: None,
         })
     };
@@ -107,12 +109,19 @@ fn open(state: &State, convs: &[ConvId]) -> Vec<OpenRequest> {
     open
 }
 
-fn doing(state: &State, task: &Task, asks: bool) -> Doing {
+/// Returns whether nothing can go on: the agent has no open turn, and neither is connected nor polls.
+fn is_gone(live: &Live<'_>, agent: AgentId) -> bool {
+    live.state.agent(agent).is_some_and(|known| !known.is_human() && known.turns.is_empty()) && is_away(live, agent)
+}
+
+fn doing(live: &Live<'_>, task: &Task, asks: bool) -> Doing {
     match task.phase {
         // In the order in which an agent's own state is told.
-        _ if state.is_parked(task) => Doing::Held,
+        _ if live.state.is_parked(task) => Doing::Held,
         _ if asks => Doing::WaitsForHuman,
         Phase::Open(_) => Doing::Working,
+        // Others still work for it.
+        _ if task.children.is_empty() && is_gone(live, task.agent) => Doing::Gone,
         Phase::Queued => Doing::Queued,
         Phase::Waiting | Phase::Closed(..) => Doing::WaitsForAnswers,
     }

@@ -305,7 +305,8 @@ async fn what_agents_post_in_a_room_counts_towards_the_limit_and_a_refused_post_
     let refusals = browser.get("/limits").await.is(200).text;
     let at = refusals.split("/messages/msg-").nth(1).unwrap().split('"').next().unwrap();
     let page = browser.get(&format!("/messages/msg-{at}")).await.is(200);
-    page.has("tried to post in the room <a href=\"/rooms/den\">den</a>.").has("lastword resume --room den");
+    page.has("tried to post in the room <a href=\"/rooms/den\">den</a>.")
+        .has("<a href=\"/rooms/den\">Open the room</a>");
     browser.post("/rooms/den", &[("body", " ")]).await.is(400).has("Enter a post");
     browser.post("/rooms/den", &[("body", "go on, @kilo")]).await.is(200);
     browser.get("/rooms/den").await.is(200).has("go on, @kilo").has("0 posts by agents since a human spoke");

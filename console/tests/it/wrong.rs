@@ -221,3 +221,76 @@ async fn the_text_of_a_message_stands_before_what_is_known_about_it() {
     let at = |text: &str| page.text.find(text).unwrap();
     assert!(at("Read this first") < at("<dt>Where</dt>"), "{}", page.text);
 }
+
+#[tokio::test]
+async fn a_conversation_whose_agent_is_gone_says_so_until_it_polls() {
+    let world = World::with(&["idler"]).await;
+    world.send("operator", "idler", "GONE-1", "job").await.is(201);
+    let browser = Browser::signed_in(&world).await;
+    let page = browser.get("/conversations/GONE-1").await.is(200);
+    page.has("isn't connected: what is open waits for it")
+        .has("not connected")
+        .has("Ask another agent")
+        .lacks("queued for ");
+    world.take("idler").await;
+    let page = browser.get("/conversations/GONE-1").await.is(200);
+    page.has(" is working").lacks("connected: what is open");
+}
+
+#[tokio::test]
+async fn an_agent_that_waits_for_answers_that_nobody_owes_and_is_gone_is_named() {
+    let limits = Limits { ack_polling_ms: 1_500, ..Limits::default() };
+    let world = World::within(limits, &["lead", "coder"]).await;
+    world.send("operator", "lead", "LEAD-1", "job").await.is(201);
+    let lead = world.take("lead").await;
+    world.post("lead", "/v1/messages", json!({"type": "request", "to": "coder", "body": "a part"})).await.is(201);
+    let part = world.take("coder").await;
+    world.finish("lead", &lead, "").await.is(200);
+    let browser = Browser::signed_in(&world).await;
+    let page = browser.get("/conversations/LEAD-1").await.is(200);
+    page.has(" is waiting for answers").has(" is working").lacks("connected: what is open");
+    world.finish("coder", &part, "done").await.is(200);
+    // It is gone once its last poll is longer ago than it has time to acknowledge.
+    let words = "<b>lead</b> isn't connected: what is open waits for it";
+    let page = until(&browser, "/conversations/LEAD-1", |text| text.contains(words)).await;
+    page.lacks(" is waiting for answers");
+}
+
+#[tokio::test]
+async fn a_reason_of_the_broker_is_told_in_words_and_pages_for_a_human_speak_to_one() {
+    let new = World::with(&["kilo"]).await;
+    let empty = Browser::signed_in(&new).await;
+    empty.get("/conversations").await.is(200).has("Ask an agent</a>, or let").lacks("lastword ask");
+    let limits = Limits { ack_woken_ms: 50, ack_polling_ms: 50, ..Limits::default() };
+    let world = World::within(limits, &["idler"]).await;
+    world.send("operator", "idler", "LATE-1", "job").await.is(201);
+    let browser = Browser::signed_in(&world).await;
+    let page = until(&browser, "/conversations/LATE-1", |text| text.contains("Reason: ")).await;
+    page.has("its agent didn't take it, or stopped responding").lacks("not_acknowledged");
+    browser.get("/agents/operator").await.is(200).has("unread message").lacks("for its next turn");
+    browser.get("/inbox").await.is(200).has("They stay here until then.").lacks("`lastword inbox`");
+}
+
+#[tokio::test]
+async fn a_refusal_leads_to_the_page_on_which_a_human_lifts_it() {
+    // A request reserves its answer.
+    let limits = Limits { grant_messages_max: 4, ..Limits::default() };
+    let world = World::within(limits, &["kilo", "hive"]).await;
+    world.send("operator", "kilo", "FEW-1", "job").await.is(201);
+    world.take("kilo").await;
+    let part = json!({"type": "request", "to": "hive", "body": "a part"});
+    world.post("kilo", "/v1/messages", part.clone()).await.is(201);
+    let page = async |reference: &str| {
+        let browser = Browser::signed_in(&world).await;
+        let tree = browser.get(&format!("/conversations/{reference}")).await.is(200);
+        let (before, _) = tree.text.rsplit_once("rule ").unwrap();
+        let (_, link) = before.rsplit_once("href=\"").unwrap();
+        browser.get(link.split('"').next().unwrap()).await.is(200)
+    };
+    world.post("kilo", "/v1/messages", part.clone()).await.refused(422, "grant_messages");
+    let refused = page("FEW-1").await;
+    refused.has("<a href=\"/conversations/FEW-1\">Open the conversation</a>").lacks("lastword ");
+    world.post("operator", "/v1/agents/kilo/pause", json!({})).await.is(204);
+    world.post("kilo", "/v1/messages", part).await.refused(409, "paused");
+    page("FEW-1").await.has("<a href=\"/agents/kilo\">Open the agent's page</a>").lacks("lastword ");
+}
