@@ -13,6 +13,7 @@ mod discord;
 mod environment;
 mod explanation;
 mod failure;
+mod families;
 mod home;
 mod notify;
 mod oidc;

@@ -66,8 +66,8 @@ pub(crate) fn grant(view: &GrantView) -> Vec<StyledLine> {
     let state = if view.open { "open" } else { "closed" };
     let typed = if view.kind == GrantKind::Typed { ", typed" } else { "" };
     let mut first = vec![plain(format!("  {} of {}{typed}, {state}", view.id, escape_line(&view.giver)))];
-    if view.open {
-        first.push((Tone::Faint, format!(", can still cause {} messages", view.can_still_cause)));
+    if let Some(left) = view.messages_left().filter(|_| view.open) {
+        first.push((Tone::Faint, format!(", {left}")));
     }
     if let Some(incident) = &view.latched {
         first.push((Tone::Bad, format!(", held by {incident}")));

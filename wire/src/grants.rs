@@ -52,6 +52,15 @@ pub struct GrantView {
     pub trace_url: Option<String>,
 }
 
+impl GrantView {
+    /// Returns how many messages it leaves, such as `58 of 64 messages left`; `None` without a limit on them.
+    #[must_use]
+    pub fn messages_left(&self) -> Option<String> {
+        let limit = self.limits.iter().find(|limit| limit.name == "grant_messages_max" && limit.limit > 0)?;
+        Some(format!("{} of {} messages left", limit.left, limit.limit))
+    }
+}
+
 /// Extends grants; `POST /v1/conversations/{ref}/grant` (D9).
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]

@@ -198,11 +198,8 @@ pub(super) async fn limits(broker: &RetryingClient, about: Option<&str>) -> Resu
     let view = within(broker, broker.client().conversation(reference)).await?;
     let mut lines = rows(&view.limits);
     for grant in &view.grants {
-        let open = if grant.open {
-            format!("can still cause {} messages", brief(grant.can_still_cause))
-        } else {
-            "is over".into()
-        };
+        let left = || grant.messages_left().unwrap_or_else(|| "is open".to_owned());
+        let open = if grant.open { left() } else { "is over".to_owned() };
         lines.push(format!("\n{}", column(&format!("{} of {}", grant.id, grant.giver))));
         lines.push(column(&open));
         lines.extend(rows(&grant.limits));

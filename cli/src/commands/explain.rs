@@ -1,16 +1,23 @@
 //! `lastword explain`: explains a refusal and what to do instead, or the state of a message, hold or conversation.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use lastword_facts::Code;
-use lastword_facts::limits::LIMITS;
+use lastword_facts::limits::{LIMITS, LimitRow};
 use serde_json::{Value, json};
 
 use super::Context;
+use super::limits::{self, is_running};
 use crate::explanation;
 use crate::failure::Failure;
 use crate::session::Authority;
 
 /// Prefixes of the ids that the server explains.
 const EXPLAINED: [&str; 6] = ["msg-", "refused-", "apr-", "esc-", "inc-", "grant-"];
+
+/// The longest wait for the limits in force.
+const ANSWER_WAIT: Duration = Duration::from_secs(2);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -26,7 +33,9 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let what = args.what.as_deref();
     let is_id = |what: &&str| EXPLAINED.iter().any(|prefix| what.starts_with(prefix));
-    let Some(id) = what.filter(|what| args.is_ref || is_id(what) || !is_known(what)) else { return known(what, cx) };
+    let Some(id) = what.filter(|what| args.is_ref || is_id(what) || !is_known(what)) else {
+        return known(what, cx).await;
+    };
     let told = match cx.client(Authority::Read) {
         Ok(client) => client.explanation(id).await.map_err(Failure::from),
         Err(failure) => Err(failure),
@@ -49,25 +58,41 @@ fn is_known(what: &str) -> bool {
     codes.chain(LIMITS.iter().flat_map(|row| [row.name, row.rule])).any(|name| name.eq_ignore_ascii_case(what))
 }
 
-/// Explains codes, rules and limits without asking a server.
-fn known(what: Option<&str>, cx: &Context) -> Result<(), Failure> {
+/// Returns the values of limits in force; empty if no server answers at once.
+async fn in_force(cx: &Context) -> BTreeMap<String, u64> {
+    if !is_running(cx) {
+        return BTreeMap::new();
+    }
+    let asked = tokio::time::timeout(ANSWER_WAIT, limits::in_force(cx)).await;
+    asked.ok().and_then(Result::ok).into_iter().flat_map(|view| view.items).map(|row| (row.name, row.value)).collect()
+}
+
+/// Explains codes, rules and limits, which need no server. A limit has the value in force beside its default if one answers.
+async fn known(what: Option<&str>, cx: &Context) -> Result<(), Failure> {
     let wanted = |names: [&str; 2]| what.is_none_or(|what| names.iter().any(|name| name.eq_ignore_ascii_case(what)));
     let codes: Vec<Code> = Code::ALL.iter().copied().filter(|code| wanted([code.word(), code.rule()])).collect();
     let limits: Vec<_> = LIMITS.iter().filter(|row| what.is_some() && wanted([row.name, row.rule])).collect();
+    let in_force = if limits.is_empty() { BTreeMap::new() } else { in_force(cx).await };
     let codes_json = codes.iter().map(|code| {
         json!({ "code": code.word(), "rule": code.rule(), "status": code.http_status(), "title": code.title(), "hint": code.hint() })
     });
     let limits_json = limits
         .iter()
-        .map(|row| json!({ "limit": row.name, "rule": row.rule, "default": row.default, "meaning": row.meaning }));
+        .map(|row| {
+            json!({ "limit": row.name, "rule": row.rule, "value": in_force.get(row.name), "default": row.default, "meaning": row.meaning })
+        });
     let all: Value = codes_json.chain(limits_json).collect();
     cx.out.show(&all, |_, _| {
         let codes = codes.iter().map(|code| {
             let (status, title) = (code.http_status(), code.title());
             format!("{} ({}, HTTP {status})\n    {title}.\n    {}", code.word(), code.rule(), code.hint())
         });
+        let value = |row: &LimitRow| match in_force.get(row.name) {
+            Some(value) => format!("{value} in force, {} by default", row.default),
+            None => format!("{} by default", row.default),
+        };
         let limits =
-            limits.iter().map(|row| format!("{} = {} ({})\n    {}", row.name, row.default, row.rule, row.meaning));
+            limits.iter().map(|row| format!("{}: {} ({})\n    {}", row.name, value(row), row.rule, row.meaning));
         codes.chain(limits).collect::<Vec<_>>().join("\n")
     })
 }

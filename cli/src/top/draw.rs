@@ -386,7 +386,7 @@ mod tests {
         let folded = text(&painted(&mut model, 200, 20));
         let row = folded.lines().nth(2).unwrap_or_default();
         assert!(row.contains("A-LONG-NAME-OF-A-WORK-ITEM +2") && row.contains("Sell more"), "{folded}");
-        assert!(row.contains("$1.25"), "{folded}");
+        assert!(row.contains("$3.75"), "its own cost and that of those folded into it: {folded}");
         assert!(!folded.contains("WORK-ITEM/1"), "{folded}");
         typed(&mut model, "f");
         assert!(text(&painted(&mut model, 200, 20)).contains("WORK-ITEM/1"));

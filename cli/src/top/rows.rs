@@ -1,10 +1,10 @@
 //! The rows of the lists: the text of their cells, and the words by which the filter finds them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use lastword_client::wire::call::{Argument, arguments, without_secrets};
 use lastword_client::wire::{
-    AgentView, ApprovalView, ConversationStatus, ConversationSummary, Distance, EscalationView, IncidentView, money,
+    AgentView, ApprovalView, ConversationStatus, ConversationSummary, Distance, EscalationView, IncidentView,
     parse_rfc3339,
 };
 use lastword_facts::fact::{EscalationCause, Kind};
@@ -14,6 +14,7 @@ use lastword_facts::status::Running;
 
 use super::model::Lists;
 use super::screen::wall_clock;
+use crate::families::{Counted, Families};
 use crate::out::{Out, Tone, escape_line};
 use crate::render;
 use crate::render::outcome_tone;
@@ -33,9 +34,9 @@ pub(super) enum Item<'a> {
     Escalation(&'a EscalationView),
     /// A limit that tripped and holds work.
     Incident(&'a IncidentView),
-    /// A conversation, in its own tab, with the number of those folded into it, and whether its work or theirs waits for a
-    /// human.
-    Conversation(&'a ConversationSummary, usize, bool),
+    /// A conversation, in its own tab, with what it and those folded into it count, and whether work in one of them waits for
+    /// a human.
+    Conversation(&'a ConversationSummary, Counted, bool),
     /// An agent or human.
     Agent(&'a AgentView),
 }
@@ -113,7 +114,7 @@ impl<'a> Item<'a> {
                 age(&view.at, now_ms),
                 plain(&format!("{} {}: {}", view.code, view.amounts().join("/"), view.code.title())),
             ],
-            Self::Conversation(view, below, waits) => conversation(view, below, waits, now_ms),
+            Self::Conversation(view, counted, waits) => conversation(view, &counted, waits, now_ms),
             Self::Agent(view) => agent(view),
         }
     }
@@ -125,58 +126,31 @@ fn about(view: &ApprovalView) -> String {
     without_secrets(&first.map_or_else(|| view.arguments.to_string(), |part| part.text))
 }
 
-fn conversation(view: &ConversationSummary, below: usize, waits: bool, now_ms: u64) -> Vec<Cell> {
-    let counters = &view.counters;
-    let open = if counters.open_tasks == 0 { Tone::Faint } else { Tone::Good };
-    let folded = if below > 0 { format!(" +{below}") } else { String::new() };
+fn conversation(view: &ConversationSummary, counted: &Counted, waits: bool, now_ms: u64) -> Vec<Cell> {
+    let open = if counted.open_tasks == 0 { Tone::Faint } else { Tone::Good };
     vec![
-        (escape_line(&view.reference) + &folded, Tone::Plain),
+        (escape_line(&view.reference) + &counted.folded(), Tone::Plain),
         if waits { (WAITS_FOR_HUMAN.to_owned(), Tone::Warn) } else { state_of(view) },
         (escape_line(&view.subject), Tone::Plain),
-        (counters.open_tasks.to_string(), open),
-        (spent(view), Tone::Plain),
+        (counted.open_tasks.to_string(), open),
+        (counted.spent(), Tone::Plain),
         view.nearest.as_ref().map_or_else(|| ("-".to_owned(), Tone::Faint), nearest),
-        (counters.messages.to_string(), Tone::Plain),
+        (counted.messages.to_string(), Tone::Plain),
         age(&view.last_at, now_ms),
     ]
 }
 
-/// Formats what a conversation spent: the cost if one was reported, else the tokens.
-pub(crate) fn spent(view: &ConversationSummary) -> String {
-    match (view.cost_microusd, view.tokens) {
-        (0, 0) => "-".to_owned(),
-        (0, tokens) => format!("{tokens} tok"),
-        (cost, _) => money(cost),
-    }
-}
-
 /// Returns the conversations. Folded, one that was opened from another in the list is counted at that one instead.
 pub(super) fn conversations(lists: &Lists, unfolded: bool) -> Vec<Item<'_>> {
-    let all = &lists.conversations;
-    let known: BTreeMap<&str, Option<&str>> =
-        all.iter().map(|one| (one.reference.as_str(), one.parent_ref.as_deref())).collect();
-    let parent = |name: &str| known.get(name).copied().flatten().filter(|parent| known.contains_key(parent));
-    // The list is finite and a parent is older than its child, so each walk ends.
-    let top = |name: &'_ str| std::iter::successors(parent(name), |name| parent(name)).last();
-    let mut below: BTreeMap<&str, usize> = BTreeMap::new();
-    for top in all.iter().filter_map(|one| top(&one.reference)) {
-        *below.entry(top).or_default() += 1;
-    }
+    let families = Families::of(&lists.conversations, unfolded);
     let calls = lists.approvals.iter().filter(|call| call.state == ApprovalState::Pending);
     let calls = calls.filter_map(|call| call.reference.as_deref());
     let asked = lists.escalations.iter().filter(|asked| asked.state == EscalationState::Open);
     let asked = asked.filter(|asked| asked.cause != EscalationCause::TimedOut).map(|asked| asked.reference.as_str());
     // What is folded into another conversation waits there.
-    let waiting: BTreeSet<&str> =
-        calls.chain(asked).flat_map(|name| [Some(name), top(name).filter(|_| !unfolded)]).flatten().collect();
-    let shown = all.iter().filter(|one| unfolded || parent(&one.reference).is_none());
-    shown
-        .map(|one| (one, if unfolded { None } else { below.get(one.reference.as_str()) }))
-        .map(|(one, below)| {
-            let waits = waiting.contains(one.reference.as_str());
-            Item::Conversation(one, below.copied().unwrap_or_default(), waits)
-        })
-        .collect()
+    let waiting: BTreeSet<&str> = calls.chain(asked).map(|name| families.top(name)).collect();
+    let shown = lists.conversations.iter().filter_map(|one| Some((one, families.counted(&one.reference)?)));
+    shown.map(|(one, counted)| Item::Conversation(one, counted, waiting.contains(one.reference.as_str()))).collect()
 }
 
 fn agent(view: &AgentView) -> Vec<Cell> {

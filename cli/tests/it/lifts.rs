@@ -37,6 +37,8 @@ pub(crate) fn escalate(server: &Server, agent: &str, message: &str) {
 fn a_limit_its_lift_and_that_words_extend_nothing_are_told_where_the_human_answers() {
     let server = at_the_cap();
     let again = ["send", "hive", "again", "--ref", "T-1"];
+    let limit = server.operator(&["explain", "depth_max"]).ok();
+    assert!(limit.contains("depth_max: 1 in force, 5 by default (D2)"), "{limit}");
     let refused = server.as_agent("kilo", &again);
     assert!(refused.stderr.contains("(depth_cap)"), "{refused:?}");
     assert!(refused.stderr.contains("\na human can lift it: lastword grant T-1 --rounds 2\n"), "{refused:?}");

@@ -153,7 +153,7 @@ fn a_code_a_rule_and_a_limit_are_explained() {
     let dir = empty();
     assert!(run(dir.path(), &["explain", "depth_cap"]).ok().contains("(D2, HTTP 422)"));
     let rule = run(dir.path(), &["explain", "d2"]).ok();
-    assert!(rule.contains("depth_cap") && rule.contains("depth_max = 5"), "{rule}");
+    assert!(rule.contains("depth_cap") && rule.contains("depth_max: 5 by default (D2)"), "{rule}");
 }
 
 #[test]

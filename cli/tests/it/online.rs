@@ -263,7 +263,10 @@ fn conversations_are_listed_with_subject_and_children_and_open_ones_however_old(
     let rows: Vec<&str> = all.lines().skip(1).map(str::trim).collect();
     assert!(rows.len() == 3 && rows[0].starts_with("NEW-2 ") && rows[0].contains(" stopped "), "{all}");
     assert!(rows[2].starts_with("OLD-1 +1 ") && rows[2].contains("active") && rows[2].contains("Paint it  "), "{all}");
-    assert!(server.operator(&["ls", "--all"]).ok().contains("OLD-1/1 "));
+    // What is folded into it is counted with it, as in the console; unfolded, each has its own numbers.
+    assert!(rows[2].contains("  2         2     "), "{all}");
+    let unfolded = server.operator(&["ls", "--all"]).ok();
+    assert_eq!(unfolded.lines().filter(|row| row.contains("  1         1     ")).count(), 2, "{unfolded}");
     // The newest two have no open request, so a list that is filtered afterwards would be empty.
     let open = server.operator(&["ls", "--open", "-n", "1", "--json"]).json();
     assert_eq!(open["items"][0]["ref"], "OLD-1/1", "{open}");
