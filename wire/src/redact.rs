@@ -41,11 +41,12 @@ pub fn redacted(text: &str) -> String {
     out
 }
 
-/// Returns the arguments of a call without what looks like a secret, in each text, and by the names of members.
+/// Returns the arguments of a call without what looks like a secret: in each text, and all that stands under the name of
+/// one but `true`, `false` and `null`.
 #[must_use]
 pub fn redacted_call(all: &Arguments) -> Arguments {
     let member = |(name, value): (String, Arguments)| {
-        let is_kept = value.text().is_none() || !is_secret(&name);
+        let is_kept = !is_secret(&name) || matches!(value.as_str(), "true" | "false" | "null");
         (name, if is_kept { redacted_call(&value) } else { serde_json::Value::from(LEFT_OUT).into() })
     };
     if let Some(text) = all.text() {
@@ -130,6 +131,19 @@ mod tests {
             ("https://anna:pw@host/x?token=1&n=2", "https://anna:•••@host/x?token=•••&n=2"),
         ] {
             assert_eq!(redacted(text), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn all_under_the_name_of_a_secret_is_left_out_of_a_call() {
+        for (call, wanted) in [
+            (r#"{"token":123456,"n":1}"#, r#"{"n":1,"token":"•••"}"#),
+            (r#"{"api_key":{"id":"a","of":["b"]}}"#, r#"{"api_key":"•••"}"#),
+            (r#"{"db":{"password":["x",7]}}"#, r#"{"db":{"password":"•••"}}"#),
+            (r#"{"password":null,"use_token":true}"#, r#"{"password":null,"use_token":true}"#),
+            (r#"{"password":"x","user":"anna"}"#, r#"{"password":"•••","user":"anna"}"#),
+        ] {
+            assert_eq!(redacted_call(&Arguments::parse(call).unwrap()).as_str(), wanted, "{call}");
         }
     }
 
