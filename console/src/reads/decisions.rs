@@ -284,7 +284,7 @@ pub(crate) async fn list(ctx: &Context, caller: Caller) -> Result<Decisions, Api
     Ok(Decisions {
         waiting: first_pending(ctx, caller, pending).await?,
         settled: filled(ctx, caller, settled).await?,
-        unread: worded(ctx, unread.into_iter().rev().take(UNREAD_MAX).collect()).await?,
+        unread: worded(ctx, unread.into_iter().rev().take(UNREAD_MAX).collect(), agent).await?,
         unread_all,
     })
 }
@@ -296,11 +296,11 @@ pub(super) fn unread(state: &State, human: AgentId) -> Vec<Seq> {
 }
 
 /// Returns messages and notices with their texts, newest first.
-async fn worded(ctx: &Context, seqs: Vec<Seq>) -> Result<Vec<Unread>, ApiError> {
+async fn worded(ctx: &Context, seqs: Vec<Seq>, reader: AgentId) -> Result<Vec<Unread>, ApiError> {
     let messages = views::show(&ctx.handle, seqs.clone()).await?;
     let is_message = |seq: &Seq| messages.iter().any(|message| message.seq == *seq);
     let others: Vec<Seq> = seqs.into_iter().filter(|seq| !is_message(seq)).collect();
-    let others = views::notices(&ctx.handle, others).await?.into_iter().map(|worded| worded.notice);
+    let others = views::notices(&ctx.handle, others, Some(reader)).await?.into_iter().map(|worded| worded.notice);
     let mut unread: Vec<Unread> = others
         .map(|Notice { id, kind, from, reference, body, created_at, .. }| Unread {
             id,

@@ -1,5 +1,7 @@
 //! A browser with a human in front of it.
 
+use std::time::Duration;
+
 use reqwest::header::{HeaderMap, LOCATION, SET_COOKIE};
 use reqwest::redirect::Policy;
 use reqwest::{Client, StatusCode};
@@ -86,6 +88,19 @@ impl<'a> Browser<'a> {
 
     pub(crate) async fn get(&self, path: &str) -> Seen {
         self.ask(self.http.get(self.world.url(path))).await
+    }
+
+    /// Reads a page until it is so, but not for ever.
+    pub(crate) async fn until(&self, path: &str, is_so: impl Fn(&str) -> bool) -> Seen {
+        let read = async {
+            loop {
+                let page = self.get(path).await.is(200);
+                if is_so(&page.text) {
+                    break page;
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), read).await.expect("the page never says it")
     }
 
     /// Sends a form with the secret of this session.

@@ -33,8 +33,7 @@ async fn what_the_broker_advises_a_model_is_not_shown_to_a_human() {
         page.lacks("Do the work yourself").lacks("kilo -&gt; idler").lacks("kilo -> idler");
     }
     let tree = browser.get("/conversations/T-1").await.is(200);
-    tree.has("Two deliveries of this request went unanswered; a human was notified.")
-        .has("Nobody finished it in time.");
+    tree.has("The agent didn't take this request, or stopped responding.").has("Nobody finished it in time.");
 }
 
 #[tokio::test]

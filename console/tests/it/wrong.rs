@@ -1,25 +1,10 @@
 //! What went wrong: all of it is counted, and what timed out stays until a human dismisses it.
 
-use std::time::Duration;
-
 use lastword_facts::Limits;
 use serde_json::{Value, json};
 
-use crate::browser::{Browser, Seen};
+use crate::browser::Browser;
 use crate::world::{World, id};
-
-/// Reads a page until it is so, but not for ever.
-async fn until(browser: &Browser<'_>, path: &str, is_so: impl Fn(&str) -> bool) -> Seen {
-    let read = async {
-        loop {
-            let page = browser.get(path).await.is(200);
-            if is_so(&page.text) {
-                break page;
-            }
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), read).await.expect("the page never says it")
-}
 
 /// Returns the sentences about what went wrong on a page.
 fn lines(page: &str) -> Vec<String> {
@@ -114,17 +99,18 @@ async fn what_an_agent_took_and_then_left_is_not_said_to_be_never_taken() {
     world.send("operator", "kilo", "LEFT-1", "job").await.is(201);
     world.take("kilo").await;
     let browser = Browser::signed_in(&world).await;
-    let page = until(&browser, "/", |text| {
-        counted(text) == 1 && text.contains("LEFT-1</a>") && text.contains("stopped responding")
-    })
-    .await;
+    let page = browser
+        .until("/", |text| {
+            counted(text) == 1 && text.contains("LEFT-1</a>") && text.contains("stopped responding while")
+        })
+        .await;
     let [line] = &lines(&page.text)[..] else { panic!("{}", page.text) };
     assert!(line.contains("stopped responding while it worked on") && !line.contains("never took"), "{line}");
     let one = browser
         .get("/questions/esc-1")
         .await
         .is(200)
-        .has("took operator's request, lost its lease and didn't take it again");
+        .has("took operator's request, stopped responding and didn't take it again");
     // Both say when it ended.
     let at = |text: &str, before: &str| {
         let (_, rest) = text.split_once(before).unwrap();
@@ -146,7 +132,7 @@ async fn what_agents_left_is_listed_once_grouped_by_agent_below_what_failed_for_
     fails(&world, "kilo", "BAD-1").await;
     world.send("operator", "idler", "LATE-1", "job").await.is(201);
     let browser = Browser::signed_in(&world).await;
-    let page = until(&browser, "/", |text| text.contains("idler stopped responding · 2")).await;
+    let page = browser.until("/", |text| text.contains("idler stopped responding · 2")).await;
     let lines = lines(&page.text);
     let at = |words: &str| lines.iter().position(|line| line.contains(words)).unwrap();
     assert!(at("BAD-1") < at("idler stopped responding"), "{lines:?}");
@@ -181,7 +167,7 @@ async fn what_timed_out_goes_once_a_human_dismissed_it_and_stays_away_after_a_re
     let browser = Browser::signed_in(&world).await;
     // Both have timed out twice. It is one line that unfolds, and one form.
     let late = |page: &str| lines(page).into_iter().find(|line| line.contains("idler stopped responding · 2"));
-    let page = until(&browser, "/", |text| late(text).is_some()).await;
+    let page = browser.until("/", |text| late(text).is_some()).await;
     let both = late(&page.text).unwrap();
     assert!(["LATE-0", "LATE-1", "job 0", "job 1"].iter().all(|word| both.contains(word)), "{both}");
     assert_eq!((both.matches("value=\"question\"").count(), counted(&page.text)), (2, 2), "{both}");
@@ -203,7 +189,7 @@ async fn a_notice_of_what_timed_out_and_its_answer_are_one_line_and_texts_are_wi
     let world = World::within(limits, &["idler", "kilo"]).await;
     world.send("operator", "idler", "LATE-1", "job").await.is(201);
     let browser = Browser::signed_in(&world).await;
-    let inbox = until(&browser, "/inbox", |text| text.contains("the answer</a>")).await;
+    let inbox = browser.until("/inbox", |text| text.contains("the answer</a>")).await;
     let (_, list) = inbox.text.split_once("Unread messages for you").unwrap();
     let (list, _) = list.split_once("</ul>").unwrap();
     assert_eq!(list.matches("<li>").count(), 1, "{list}");
@@ -252,7 +238,7 @@ async fn an_agent_that_waits_for_answers_that_nobody_owes_and_is_gone_is_named()
     world.finish("coder", &part, "done").await.is(200);
     // It is gone once its last poll is longer ago than it has time to acknowledge.
     let words = "<b>lead</b> isn't connected: what is open waits for it";
-    let page = until(&browser, "/conversations/LEAD-1", |text| text.contains(words)).await;
+    let page = browser.until("/conversations/LEAD-1", |text| text.contains(words)).await;
     page.lacks(" is waiting for answers");
 }
 
@@ -265,10 +251,11 @@ async fn a_reason_of_the_broker_is_told_in_words_and_pages_for_a_human_speak_to_
     let world = World::within(limits, &["idler"]).await;
     world.send("operator", "idler", "LATE-1", "job").await.is(201);
     let browser = Browser::signed_in(&world).await;
-    let page = until(&browser, "/conversations/LATE-1", |text| text.contains("Reason: ")).await;
+    let page = browser.until("/conversations/LATE-1", |text| text.contains("Reason: ")).await;
     page.has("its agent didn't take it, or stopped responding").lacks("not_acknowledged");
     browser.get("/agents/operator").await.is(200).has("unread message").lacks("for its next turn");
-    browser.get("/inbox").await.is(200).has("They stay here until then.").lacks("`lastword inbox`");
+    let inbox = browser.get("/inbox").await.is(200).has("They stay here until then.").lacks("`lastword inbox`");
+    inbox.has("idler didn't take your request in time: 2 deliveries.").lacks("operator's request");
 }
 
 #[tokio::test]

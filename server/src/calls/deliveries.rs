@@ -40,7 +40,8 @@ async fn worded(
         Some(message) => message,
         None => Box::pin(noted(ctx, caller, taken)).await?,
     };
-    let mut worded = Box::pin(views::notices(&ctx.handle, taken.notices.clone())).await?;
+    let mut worded =
+        Box::pin(views::notices(&ctx.handle, taken.notices.clone(), Some(caller.principal.agent()))).await?;
     worded.extend(again(&message).map(|notice| Worded { notice, call: None }));
     let notices = fit(ctx, caller, worded);
     let attempt = taken.turn.map_or(0, |turn| turn.attempt);
@@ -93,9 +94,9 @@ fn again(message: &StoredMessage) -> Option<Notice> {
 
 /// Shows a fact that is not a message, such as an escalation, to a human in the form of a message.
 async fn noted(ctx: &Context, caller: Caller, taken: &input::Delivery) -> Result<StoredMessage, ApiError> {
-    let worded = views::notices(&ctx.handle, vec![taken.message]).await?.into_iter().next();
-    let Worded { notice, .. } = worded.ok_or_else(|| ApiError::internal("a delivery of nothing"))?;
     let reader = caller.principal.agent();
+    let worded = views::notices(&ctx.handle, vec![taken.message], Some(reader)).await?.into_iter().next();
+    let Worded { notice, .. } = worded.ok_or_else(|| ApiError::internal("a delivery of nothing"))?;
     let to = ctx.handle.query(move |live| live.state.name_of(reader).to_owned()).await?;
     let kind = match notice.kind {
         NoticeKind::Alert => MessageType::Alert,

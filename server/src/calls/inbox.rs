@@ -165,7 +165,9 @@ async fn read(ctx: &Context, caller: Caller) -> Result<Option<Delivery>, ApiErro
         if twice.contains(&seq) {
             continue;
         }
-        before.extend(views::notices(&ctx.handle, vec![Seq(delivery.message.seq)]).await?);
+        before.extend(
+            views::notices(&ctx.handle, vec![Seq(delivery.message.seq)], Some(caller.principal.agent())).await?,
+        );
     }
     Ok(None)
 }

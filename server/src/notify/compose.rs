@@ -171,7 +171,7 @@ impl Composer {
         }
         for topic in noted {
             let Topic::Note(seq) = topic else { continue };
-            let worded = views::notices(&self.ctx.handle, vec![seq]).await?.into_iter().next();
+            let worded = views::notices(&self.ctx.handle, vec![seq], None).await?.into_iter().next();
             let item = worded.map(|worded| Item::note(topic.to_string(), &worded.notice, step(&worded.notice)));
             found.notes.extend(item.map(|item| (topic, item)));
         }

@@ -32,7 +32,7 @@ pub(crate) fn escalation(
             None
         }
     });
-    let message = words::question(state, known.task, known.cause, &message);
+    let message = words::question(state, known.task, known.cause, &message, None);
     Some(EscalationView {
         id: id.to_string(),
         seq: known.asked.0,

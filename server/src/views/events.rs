@@ -275,7 +275,7 @@ fn detailed(data: Data, state: &State, fact: &Fact) -> Data {
             data.with("models", models.iter().map(part).collect::<Vec<_>>())
         }
         Fact::EscalationOpened(EscalationOpened { task, cause, body, .. }) => {
-            data.with("body", words::question(state, *task, *cause, body))
+            data.with("body", words::question(state, *task, *cause, body, None))
         }
         Fact::Late { body, .. } | Fact::Posted { body, .. } => data.with("body", &**body),
         Fact::Requeued(Requeued { why, .. }) => data.with("why", why.word()),

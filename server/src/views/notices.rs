@@ -32,8 +32,8 @@ pub struct Worded {
     pub(crate) call: Option<(ApprovalId, Digest)>,
 }
 
-/// Returns notices by position.
-pub async fn notices(handle: &Handle, seqs: Vec<Seq>) -> Result<Vec<Worded>, ApiError> {
+/// Returns notices by position, as this reader is told of them.
+pub async fn notices(handle: &Handle, seqs: Vec<Seq>, reader: Option<AgentId>) -> Result<Vec<Worded>, ApiError> {
     if seqs.is_empty() {
         return Ok(Vec::new());
     }
@@ -46,7 +46,7 @@ pub async fn notices(handle: &Handle, seqs: Vec<Seq>) -> Result<Vec<Worded>, Api
         let alerts: Vec<Seq> = entries.iter().filter_map(|(_, entry)| alert(&entry.fact)).collect();
         let alerts: BTreeMap<Seq, Arc<Entry>> = handle.entries(alerts).await?.into_iter().collect();
         let worded = move |live: &Live<'_>| -> Vec<Worded> {
-            let worded = entries.iter().filter_map(|(seq, entry)| notice(live.state, *seq, entry, &alerts));
+            let worded = entries.iter().filter_map(|(seq, entry)| notice(live.state, *seq, entry, &alerts, reader));
             worded.map(|worded| fitting::cut(worded, each)).collect()
         };
         all.extend(handle.query(worded).await?);
@@ -61,14 +61,20 @@ pub(crate) const fn alert(fact: &Fact) -> Option<Seq> {
     if let Fact::AlertRaised { message, .. } = fact { Some(*message) } else { None }
 }
 
-fn notice(state: &State, seq: Seq, entry: &Arc<Entry>, alerts: &BTreeMap<Seq, Arc<Entry>>) -> Option<Worded> {
+fn notice(
+    state: &State,
+    seq: Seq,
+    entry: &Arc<Entry>,
+    alerts: &BTreeMap<Seq, Arc<Entry>>,
+    reader: Option<AgentId>,
+) -> Option<Worded> {
     let of = alert(&entry.fact).and_then(|message| Some((message, alerts.get(&message)?)));
     // A raised ALERT is shown as the message itself, under the message's id.
     let (seq, entry) = of.unwrap_or((seq, entry));
     if let Fact::Accepted { message } = &entry.fact {
         return Some(Worded { notice: of_message(state, seq, entry, message), call: None });
     }
-    let (kind, from, reference, body) = told(state, &entry.fact)?;
+    let (kind, from, reference, body) = told(state, &entry.fact, reader)?;
     let notice = Notice {
         id: seq.to_string(),
         kind,
@@ -112,8 +118,8 @@ fn of_message(state: &State, seq: Seq, entry: &Entry, message: &Message) -> Noti
 type FactNotice = (NoticeKind, AgentId, Option<String>, String);
 
 /// Returns the text of a fact that becomes a notice without being a message.
-fn told(state: &State, fact: &Fact) -> Option<FactNotice> {
-    told_of_work(state, fact).or_else(|| told_of_limits(state, fact)).or_else(|| told_of_decisions(state, fact))
+fn told(state: &State, fact: &Fact, reader: Option<AgentId>) -> Option<FactNotice> {
+    told_of_work(state, fact).or_else(|| told_of_limits(state, fact)).or_else(|| told_of_decisions(state, fact, reader))
 }
 
 fn is_human(state: &State, agent: AgentId) -> bool {
@@ -200,14 +206,14 @@ fn aged(state: &State, id: GrantId, percent: u64) -> (Option<String>, String) {
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "most facts are never a notice; the core chooses which are")]
-fn told_of_decisions(state: &State, fact: &Fact) -> Option<FactNotice> {
+fn told_of_decisions(state: &State, fact: &Fact, reader: Option<AgentId>) -> Option<FactNotice> {
     let reference = |conv| state.ref_of(conv).map(ToString::to_string);
     Some(match fact {
         Fact::EscalationNoted { escalation, by, body } => {
             (NoticeKind::Info, *by, None, format!("Answer to {escalation}: {body}"))
         }
         Fact::EscalationOpened(EscalationOpened { escalation, task, agent, conv, cause, body, .. }) => {
-            let body = words::question(state, *task, *cause, body);
+            let body = words::question(state, *task, *cause, body, reader);
             let text = format!("{escalation}: {body}{}", offered_lifts(state, *escalation));
             (NoticeKind::Alert, *agent, reference(*conv), text)
         }

@@ -53,31 +53,41 @@ pub(crate) fn lift(state: &State, lift: Lift) -> String {
     }
 }
 
-/// Returns the text of a question: the agent's, or the broker's sentence about the request that timed out.
-pub(crate) fn question(state: &State, task: Option<TaskId>, cause: EscalationCause, body: &str) -> String {
+/// Returns the text of a question: the agent's, or the broker's sentence about the request that timed out. Without a
+/// reader it names the requester.
+pub(crate) fn question(
+    state: &State,
+    task: Option<TaskId>,
+    cause: EscalationCause,
+    body: &str,
+    reader: Option<AgentId>,
+) -> String {
     let late = task.filter(|_| cause == EscalationCause::TimedOut);
-    late.and_then(|task| timed_out(state, task)).unwrap_or_else(|| body.to_owned())
+    late.and_then(|task| timed_out(state, task, reader)).unwrap_or_else(|| body.to_owned())
 }
 
 /// Returns the sentence about a request that timed out for good: who didn't take whose request (Q3).
-fn timed_out(state: &State, task: TaskId) -> Option<String> {
+fn timed_out(state: &State, task: TaskId, reader: Option<AgentId>) -> Option<String> {
     let known = state.tasks.get(&task)?;
     let Phase::Closed(_, cause) = known.phase else { return None };
     let agent = state.name_of(known.agent);
     let asker = known.asker.agent();
-    let request =
-        asker.map_or_else(|| "its own root".to_owned(), |asker| format!("{}'s request", state.name_of(asker)));
+    let request = match asker {
+        None => "its own root".to_owned(),
+        asker if asker == reader => "your request".to_owned(),
+        Some(asker) => format!("{}'s request", state.name_of(asker)),
+    };
     let attempts = match known.attempt {
         1 => "1 delivery".to_owned(),
         n => format!("{n} deliveries"),
     };
     let taken = !known.turns.is_empty();
     Some(if cause == EndReason::NotAcknowledged && taken {
-        format!("{agent} took {request}, lost its lease and didn't take it again: {attempts}.")
+        format!("{agent} took {request}, stopped responding and didn't take it again: {attempts}.")
     } else if cause == EndReason::LeaseLost {
-        format!("{agent} took {request} and fell silent: {attempts}, each lease lost.")
+        format!("{agent} took {request} and stopped responding: {attempts}.")
     } else {
-        format!("{agent} didn't take {request}: {attempts}, none acknowledged in time.")
+        format!("{agent} didn't take {request} in time: {attempts}.")
     })
 }
 
@@ -108,12 +118,12 @@ pub(crate) const fn outcome(status: AnswerStatus, cause: EndReason) -> &'static 
             "No agent that could do this is left. Do the work yourself now, and do not send this request again."
         }
         EndReason::NotAcknowledged => {
-            "Two deliveries of this request went unanswered; a human was notified. Do the work yourself now, and do \
-             not send this request again."
+            "The agent didn't take this request, or stopped responding. A human was notified. Do the work yourself now, \
+             and do not send this request again."
         }
         EndReason::LeaseLost => {
-            "The agent lost its lease while it worked on this, twice; a human was notified. Do the work yourself now, \
-             and do not send this request again."
+            "The agent stopped responding while it worked on this. A human was notified. Do the work yourself now, and \
+             do not send this request again."
         }
         EndReason::Deadline => {
             "The deadline of this request has passed. Do the work yourself, or finish with what you have."
