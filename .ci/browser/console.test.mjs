@@ -51,7 +51,7 @@ test('a question appears without a reload, and its answer resumes exactly that t
   await connected(page);
   const { id } = await raise('To eu or us?', ['eu', 'us']);
   await card(id).getByText('To eu or us?').waitFor();
-  await card(id).getByText('you asked coder, depth 0').waitFor();
+  await card(id).getByText('you asked coder').waitFor();
   await until(() => page.title(), '(1) Inbox · Lastword');
   await until(() => page.locator('#announcement').textContent(), '1 pending decision for you');
   await broker.call('coder', 'POST', `/turns/${turn}/finish`, { answer: 'waiting' });
@@ -64,17 +64,39 @@ test('a question appears without a reload, and its answer resumes exactly that t
   turn = delivery.turn.id;
 });
 
+/** Has the pages of a browser keep the notifications that they raise, and be hidden as the test says. */
+const listening = (context) => context.addInitScript(() => {
+  window.raised = [];
+  window.Notification = class {
+    static permission = 'default';
+    static async requestPermission() { return (this.permission = 'granted'); }
+    constructor(title, { body }) { window.raised.push(`${title}: ${body}`); }
+  };
+  Object.defineProperty(document, 'hidden', { get: () => window.away === true });
+});
+
+test('a hidden page of a viewer says that an approver is waited for', async () => {
+  broker.tokens.vera = (await broker.call('operator', 'POST', '/humans', { name: 'vera', role: 'viewer' })).token;
+  const other = await signedIn(browser, broker, {}, 'vera');
+  await listening(other.context());
+  await other.goto(`${broker.url}/conversations`);
+  await connected(other);
+  await menu(other);
+  await other.getByRole('button', { name: /^Notify/ }).click();
+  await other.getByRole('button', { name: 'Notify: on', pressed: true }).waitFor();
+  await other.evaluate(() => { window.away = true; });
+  const { id } = await raise('Who decides it?');
+  const raised = () => other.evaluate(() => window.raised);
+  await until(async () => (await raised()).length, 1);
+  assert.match((await raised())[0], /^Lastword: \d+ pending decisions? for an approver$/);
+  await broker.call('operator', 'POST', `/escalations/${id}/answer`, { answer: 'eu' });
+  assert.deepEqual(other.errors, []);
+  await other.context().close();
+});
+
 test('a hidden page notifies of what is new once that is switched on, and never before', async () => {
   const context = await browser.newContext({ storageState: await page.context().storageState() });
-  await context.addInitScript(() => {
-    window.raised = [];
-    window.Notification = class {
-      static permission = 'default';
-      static async requestPermission() { return (this.permission = 'granted'); }
-      constructor(title, { body }) { window.raised.push(`${title}: ${body}`); }
-    };
-    Object.defineProperty(document, 'hidden', { get: () => window.away === true });
-  });
+  await listening(context);
   const other = await context.newPage();
   watch(other);
   await other.goto(`${broker.url}/conversations`);
@@ -243,6 +265,18 @@ test('a session that ends under an open page says so, and what is typed stays', 
   await broker.call('operator', 'POST', `/escalations/${id}/answer`, { answer: 'ok' });
 });
 
+test('a filter that finds nothing leads to Find with the same words', async () => {
+  await broker.ask('reviewer', 'REFUND-1', 'Correct the page about refunds');
+  await page.goto(`${broker.url}/conversations?q=refund`);
+  await page.getByRole('button', { name: 'Find “refund”' }).click();
+  await page.locator('#palette-list').getByRole('link', { name: /about refunds/ }).waitFor();
+  assert.equal(await page.locator('#palette-query').inputValue(), 'refund');
+  await page.keyboard.press('Escape');
+  // Opened otherwise, it is empty.
+  await page.keyboard.press('Control+k');
+  assert.equal(await page.locator('#palette-query').inputValue(), '');
+});
+
 test('filters stand in the address and survive a reload', async () => {
   await broker.ask('reviewer', 'DEPLOY-7', 'Look at the zebra crossing');
   await page.goto(`${broker.url}/conversations`);
@@ -253,7 +287,7 @@ test('filters stand in the address and survive a reload', async () => {
   await page.getByRole('button', { name: 'Filter' }).click();
   await page.waitForURL(/q=zebra/);
   // A bookmark has the filters as its name.
-  assert.equal((await page.title()).replace(/^\(\d+\) /, ''), 'Conversations: active, with zebra, to reviewer · Lastword');
+  assert.equal((await page.title()).replace(/^\(\d+\) /, ''), 'Work: active, with zebra, to reviewer · Lastword');
   const rows = () => page.locator('.row').count();
   assert.equal(await rows(), 1);
   await page.reload();

@@ -337,7 +337,7 @@
   });
 
   // --- Windows.
-  const open = (id) => {
+  const open = (id, find = '') => {
     const dialog = document.getElementById(id);
     if (!dialog || dialog.open) return;
     // What was asked at the last opening is out of date; a button of it that has the focus would go when the answer comes.
@@ -346,7 +346,7 @@
     dialog.showModal();
     if (id === 'palette') {
       const query = $('#palette-query');
-      query.value = '';
+      query.value = find;
       query.focus();
       htmx.trigger(query, 'lw-palette');
     }
@@ -357,7 +357,7 @@
     if (opener) {
       // Some of them are links, for where no script runs.
       event.preventDefault();
-      open(opener.dataset.open);
+      open(opener.dataset.open, opener.dataset.find);
     }
     if (event.target.closest('[data-theme-toggle]')) toggleTheme();
     if (event.target.closest('[data-notify]')) toggleNotify();

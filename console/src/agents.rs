@@ -33,11 +33,11 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
         trouble(member).unwrap_or(if member.failed > 0 { Activity::Down } else { Activity::Away })
     });
     let main = html! {
-        (heading("Agents", &html! { span.faint { (plural(agents.len() as u64, "agent", "agents")) @if !agents.is_empty() { " · " (doing(&viewer, &does)) } } }))
+        (heading("Agents", &html! { span.faint { (plural(agents.len() as u64, "agent", "agents")) @if !agents.is_empty() { " · " (doing(&viewer, &does)) } } span.grow {} a href={ (url("/team")) "#add" } { "Add an agent" } }))
         (views(View::List))
         @if agents.is_empty() {
             (empty("No agent is registered.", &html! {
-                a href={ (url("/team")) "#add" } { "Add one" } " and see how its program joins."
+                a href={ (url("/team")) "#add" } { "Add an agent" } " and see how its program joins."
             }))
         }
         @if !agents.is_empty() {
@@ -96,12 +96,11 @@ pub(super) enum View {
 
 /// Shows the links to the pages about agents.
 pub(super) fn views(here: View) -> Markup {
-    let all = [
-        (View::List, "/agents", "List"),
-        (View::Graph, "/graph", "Graph"),
-        (View::Rooms, "/rooms", "Rooms"),
-        (View::Team, "/team", "Team"),
-    ];
+    let all = [(View::List, "/agents", "List"), (View::Graph, "/graph", "Graph"), (View::Rooms, "/rooms", "Rooms")];
+    // The menu leads to it.
+    if here == View::Team {
+        return html! {};
+    }
     html! {
         nav.views aria-label="Views" {
             @for (view, path, name) in all {
@@ -250,7 +249,7 @@ pub(super) async fn one(
             p.faint { "Rates count the current windows; budgets count usage since midnight UTC. "
                 a href=(url("/limits")) { "All limits" } }
             (agent_forms::own(&viewer, &limits, view))
-            h2 #compose { "Send a request" }
+            h2 #compose { "Ask" }
             (compose::form(&viewer, &compose::Filled::to(&name)))
         }
     };

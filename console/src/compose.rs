@@ -66,12 +66,12 @@ pub(super) async fn page(
         Filled { fixed: None, to: params.to, reference: params.reference, body }
     };
     let main = html! {
-        (heading("Send a request", &html! {}))
+        (heading("Ask", &html! {}))
         (form(&viewer, &filled))
         // Suggestions only: the recipient may also be a group or an action.
         datalist #agents { @for name in names { option value=(name) {} } }
     };
-    let page = Page { title: "Send a request", place: Place::Agents, topics: &[Topic::Agents], main };
+    let page = Page { title: "Ask", place: Place::Agents, topics: &[Topic::Agents], main };
     viewer.page(&ctx, &moment, page).await
 }
 

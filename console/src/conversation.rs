@@ -24,7 +24,7 @@ use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
 use super::pages::{View, ViewParams};
 use super::parts::{
-    badge, bar, capital, conversation, done_word, encoded, foreign_line, money, number, plural, spent, time,
+    about, badge, bar, capital, conversation, done_word, encoded, foreign_line, money, number, plural, spent, time,
     tokens as counted, url,
 };
 use super::session::Viewer;
@@ -154,7 +154,7 @@ fn budget(history: &History) -> Markup {
     let (tokens, cost) = (total("grant_tokens_max"), total("grant_cost_microusd_max"));
     html! {
         @if let Some(limit) = tokens {
-            span { "grant: " @if limit.estimated { "≈ " } (counted(limit.current)) " of " (counted(limit.limit)) " tokens"
+            span { "grant: " @if limit.estimated { (about()) } (counted(limit.current)) " of " (counted(limit.limit)) " tokens"
                 @if let Some(limit) = cost { ", " (money(limit.current)) " of " (money(limit.limit)) } }
         }
         @if history.spent.tokens > 0 {
@@ -173,7 +173,7 @@ fn waiting(viewer: &Viewer, moment: &Moment, history: &History) -> Markup {
                     @for decision in history.waiting.first.iter().take(WAITING_MAX) {
                         @let (verb, id) = (decision::verb(viewer, decision), decision.asked.id());
                         li.waits-line data-row tabindex="-1" {
-                            span.what { (now::alarmed(decision)) }
+                            span.what { (now::alarmed(decision, &history.view.summary.reference)) }
                             (decision::ends(decision, moment))
                             span.to-do { a.button data-open-row href=(url(&decision::path(&decision.asked))) aria-label={ (verb) " " (id) } { (verb) } " " span.faint.id { (id) } }
                         }
@@ -284,9 +284,7 @@ fn grant(moment: &Moment, grant: &GrantView) -> Markup {
                 @if grant.kind == GrantKind::Typed { span { "typed into a session" } }
                 @if grant.open {
                     span { "ends " (time(&grant.expires_at, moment.now)) }
-                    @if let Some(limit) = grant.limits.iter().find(|limit| limit.name == "grant_messages_max" && limit.limit > 0) {
-                        span { (number(limit.left)) " of " (number(limit.limit)) " messages left" }
-                    }
+                    @if let Some(left) = grant.messages_left() { span { (left) } }
                 }
                 @if let Some(incident) = &grant.latched {
                     span { "held by " a href={ (url("/incidents/")) (incident) } { code { (incident) } } }

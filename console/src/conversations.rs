@@ -17,7 +17,6 @@ use super::parts::{
     badge, bar, conversation as link, encoded, foreign_line, is_near, number, plural, spent, time, url,
 };
 use super::session::Viewer;
-use super::terms::term;
 use super::{conversation, incidents, markdown};
 use crate::reads::conversation_list::{self, ListParams, ListedConversation};
 
@@ -41,11 +40,15 @@ pub(super) async fn page(
     // What tripped before is no part of what a filter finds.
     let tripped = if filtered.is_empty() { Some(incidents::history(&ctx, &viewer, &moment).await?) } else { None };
     let list = html! {
-        (heading("Conversations", &html! { p.faint { (foreign_line(&by)) } }))
+        (heading("Work", &html! { p.faint { (foreign_line(&by)) } }))
         (filters(&params, !filtered.is_empty()))
         @if listed.items.is_empty() {
-            (nothing(!filtered.is_empty()))
+            (nothing(&params, !filtered.is_empty()))
         } @else {
+            p.faint {
+                @if params.asks_for_messages() { "By the last message that matches." }
+                @else { "First what is " (viewer.waiting()) " or held, then other open work, then the rest, each by its last activity." }
+            }
             div.list role="list" {
                 @for one in &listed.items { (row(&viewer, &moment, one, &params.open)) }
             }
@@ -68,14 +71,21 @@ pub(super) async fn page(
         }
     };
     let topics: Vec<Topic> = [Topic::Conversations].into_iter().chain(conv.map(Topic::Conversation)).collect();
-    let title = if by.is_empty() { "Conversations".to_owned() } else { format!("Conversations: {}", escape(&by)) };
+    let title = if by.is_empty() { "Work".to_owned() } else { format!("Work: {}", escape(&by)) };
     let page = Page { title: &title, place: Place::Work, topics: &topics, main };
     viewer.page(&ctx, &moment, page).await
 }
 
-fn nothing(filtered: bool) -> Markup {
+fn nothing(params: &ListParams, filtered: bool) -> Markup {
     if filtered {
-        let words = html! { a href=(url("/conversations")) { "Clear the filters" } " to see all conversations." };
+        let words = html! {
+            @if !params.q.is_empty() {
+                "The filter finds whole words of messages. "
+                button.quiet type="button" data-open="palette" data-find=(params.q) { "Find “" (foreign_line(&params.q)) "”" }
+                " also among the begins of words, in held calls, questions, posts and reasons of failures. "
+            }
+            a href=(url("/conversations")) { "Clear the filters" } " to see all conversations."
+        };
         return empty("No conversation matches these filters.", &words);
     }
     empty(
@@ -92,12 +102,10 @@ fn filters(params: &ListParams, any: bool) -> Markup {
             label { span { (label) } input type="text" name=(name) value=(value) autocomplete="off" spellcheck="false"; }
         }
     };
-    let is_narrow = [&params.reference, &params.from, &params.to, &params.kind, &params.depth]
-        .iter()
-        .any(|value| !value.is_empty());
+    let is_narrow = [&params.reference, &params.from, &params.to, &params.kind].iter().any(|value| !value.is_empty());
     html! {
         form.filters method="get" action=(url("/conversations")) role="search" aria-label="Filters" data-filters {
-            label.wide { span { "Words" } input type="search" name="q" value=(params.q) data-search autocomplete="off"; }
+            label.wide { span { "Words of messages" } input type="search" name="q" value=(params.q) data-search autocomplete="off"; }
             label { span { "State" } select name="state" {
                 option value="" { "any" }
                 @for status in ConversationStatus::ALL {
@@ -120,7 +128,6 @@ fn filters(params: &ListParams, any: bool) -> Markup {
                         option value="" { "any" }
                         @for kind in MessageType::ALL { option value=(kind.word()) selected[kind.word() == params.kind] { (kind.word()) } }
                     } }
-                    label { span { "Depth" } input type="number" name="depth" min="0" max="255" value=(params.depth); }
                 }
             }
         }
@@ -140,7 +147,6 @@ fn filters_in_words(params: &ListParams) -> String {
         words("to ", &params.to),
         words("below ", &params.reference),
         words("type ", &params.kind),
-        words("depth ", &params.depth),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
@@ -152,7 +158,6 @@ fn query(params: &ListParams) -> String {
         ("from", &params.from),
         ("to", &params.to),
         ("type", &params.kind),
-        ("depth", &params.depth),
         ("state", &params.state),
         ("q", &params.q),
         ("cursor", &params.cursor),
@@ -175,7 +180,6 @@ fn row(viewer: &Viewer, moment: &Moment, listed: &ListedConversation, open: &str
                 span {
                 (plural(listed.messages, "message", "messages"))
                 @if listed.open_tasks > 0 { " · " (number(listed.open_tasks)) " open" }
-                @if summary.counters.deepest > 0 { " · " (term("depth")) " up to " (summary.counters.deepest) }
                 @if listed.refused > 0 { " · " span.bad { (number(listed.refused)) " refused" } }
                 }
                 @if listed.spent.tokens > 0 { div { (spent(listed.spent.tokens, listed.spent.estimated, listed.spent.cost_microusd)) } }

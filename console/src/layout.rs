@@ -164,7 +164,7 @@ impl Viewer {
                 a.brand href=(url("/")) { "Lastword" }
                 (navigation(self, page.place, waiting))
                 div.tools {
-                    @if self.role <= Role::Operator { a.button.quiet href=(url("/compose")) data-compose-page aria-keyshortcuts="c" title="Send a request" { "Ask " kbd { "c" } } }
+                    @if self.role <= Role::Operator { a.button.quiet href=(url("/compose")) data-compose-page aria-keyshortcuts="c" title="Ask an agent" { "Ask " kbd { "c" } } }
                     button.quiet type="button" data-open="palette" aria-keyshortcuts="Control+K Meta+K" { "Find " kbd { "Ctrl K" } }
                     button.quiet type="button" popovertarget="menu" title={ "Signed in as " (self.name) ", with the role " (self.role) ", in the workspace at " (self.workspace) } { (foreign_line(&self.name)) " ▾" }
                     (self.menu(page.place))

@@ -3,7 +3,7 @@
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Redirect, Response};
 use lastword_facts::fact::{WriteKind, WriteRefused};
-use lastword_facts::{Code, Fact, Refusal, Seq};
+use lastword_facts::{Code, Fact, Seq};
 use lastword_server::Context;
 use lastword_server::calls::explanations::explain;
 use lastword_wire::{Event, LiftStep, Problem, StoredMessage};
@@ -19,7 +19,7 @@ use super::parts::{
     room, time, url,
 };
 use super::session::Viewer;
-use super::terms::{self, term};
+use super::terms;
 use super::{exchange, live, log, markdown};
 use crate::reads::finding;
 use crate::reads::history::{self, HistoryEntry};
@@ -39,18 +39,15 @@ pub(super) async fn page(
     let line = history::line(&ctx, viewer.caller, &id).await?;
     let main = match (&line.event.message, &line.refusal) {
         (Some(message), _) => told(&moment, message),
+        (None, Some(problem)) if let Fact::WriteRefused(WriteRefused { write, refusal, .. }) = &line.entry.fact => {
+            write_refused(&viewer, &moment, &line, *write, refusal.room(), problem)
+        }
         (None, Some(problem)) => {
             let exchange =
                 if problem.code == Code::NoProgress { explain(&ctx, viewer.caller, &id).await?.exchange } else { None };
             html! { (refused(&viewer, &moment, &line, problem)) @if let Some(exchange) = &exchange { (exchange::table(exchange)) } }
         }
-        (None, None) => {
-            if let Fact::WriteRefused(WriteRefused { write, refusal, .. }) = &line.entry.fact {
-                write_refused(&viewer, &moment, &line, *write, refusal)
-            } else {
-                other(&viewer, &moment, &line)
-            }
-        }
+        (None, None) => other(&viewer, &moment, &line),
     };
     let page = Page { title: &id, place: Place::Work, topics: &[live::Topic::Conversations], main };
     viewer.page(&ctx, &moment, page).await
@@ -73,7 +70,7 @@ fn told(moment: &Moment, message: &StoredMessage) -> Markup {
                 dt { "From" } dd { b { (foreign_line(&message.from)) } " → " b { (foreign_line(&message.to)) } }
                 dt { "Conversation" } dd { (conversation(&message.reference))
                     @if let Some(parent) = &message.parent_ref { ", opened from " (conversation(parent)) } }
-                dt { "Where" } dd { (term("depth")) " " (message.depth) ", " (term("hop")) " " (message.hops) ", " a href=(url(&in_tree(&message.reference, &message.id))) { "in the tree" } }
+                dt { "Where" } dd { a href=(url(&in_tree(&message.reference, &message.id))) { "In the tree" } }
                 dt { "When" } dd { (exactly(&message.created_at, moment.now)) }
                 dt { "Delivery" } dd { (badge(message.delivery_state.word())) }
                 @if let Some(id) = &message.request_id { dt { "Request" } dd { code { (foreign_line(id)) } } }
@@ -189,16 +186,22 @@ const fn tried(write: WriteKind) -> &'static str {
 }
 
 /// Shows a refused write other than a message: a post, a question, a held call or a claim.
-fn write_refused(viewer: &Viewer, moment: &Moment, line: &HistoryEntry, write: WriteKind, refusal: &Refusal) -> Markup {
-    let problem = Problem::new(refusal);
+fn write_refused(
+    viewer: &Viewer,
+    moment: &Moment,
+    line: &HistoryEntry,
+    write: WriteKind,
+    in_room: Option<&str>,
+    problem: &Problem,
+) -> Markup {
     let event = &line.event;
     html! {
         (heading(&format!("Refused {}", write.word()), &badge("refused")))
         p { (agent_link(event)) " tried to "
-            @match refusal.room() { Some(name) => { "post in the room " (room(name)) }, None => (tried(write)) }
+            @match in_room { Some(name) => { "post in the room " (room(name)) }, None => (tried(write)) }
             @if let Some(reference) = &event.reference { " in " (conversation(reference)) } "." }
         dl.about {
-            (why(&problem))
+            (why(problem))
             @if !line.chain.is_empty() { dt { "Chain" } dd { (links(&line.chain, &viewer.name)) } }
             @if let Some(step) = &line.lift { dt { "What you can do" } dd { (how_to_lift(step, event)) } }
             dt { "When" } dd { (exactly(&event.at, moment.now)) }

@@ -93,7 +93,7 @@ fn tiles(viewer: &Viewer, moment: &Moment, now: &Now) -> Markup {
 /// Shows what today cost; without a reported price the tokens alone, because $0 would read as free.
 fn cost(today: &Today) -> Markup {
     let SpentIn { tokens, cost_microusd, estimated } = today.sum;
-    let about = if estimated { "≈ " } else { "" };
+    let about = html! { @if estimated { (parts::about()) } };
     html! {
         @if cost_microusd > 0 {
             span { "Cost today" } b { (money(cost_microusd)) }
@@ -146,7 +146,7 @@ fn waits(viewer: &Viewer, moment: &Moment, limits: &LimitsView, decision: &Decis
     html! {
         li.wait data-row tabindex="-1" id={ "now-" (id) } {
             span.what {
-                (alarmed(decision))
+                (alarmed(decision, ""))
                 @if let Asked::Latch(incident) = &decision.asked { " " span.faint { (incidents::offer(limits, incident)) } }
             }
             span.when {
@@ -169,29 +169,31 @@ fn is_held(code: Code, requests: u64) -> String {
     format!(" is held: {}.{waits}", told_within(code))
 }
 
-/// Returns what sets a decision apart, what it is about, and how many are alike.
-pub(super) fn alarmed(decision: &Decision) -> Markup {
+/// Returns what sets a decision apart, what it is about, and how many are alike. The conversation on whose page it stands
+/// isn't named.
+pub(super) fn alarmed(decision: &Decision, here: &str) -> Markup {
     html! {
         @if let Some(risk) = &decision.risk { (call::alarms(risk)) }
-        (sentence(decision))
+        (sentence(decision, here))
         @if !decision.alike.is_empty() { " " b { "× " (decision.alike.len() + 1) } }
     }
 }
 
 /// Returns what a decision is about, in one sentence.
-fn sentence(decision: &Decision) -> Markup {
+fn sentence(decision: &Decision, here: &str) -> Markup {
+    let within = |reference: &str| html! { @if reference != here { " " span { "in " (conversation(reference)) } } };
     match &decision.asked {
         Asked::Call(held) => html! {
             span { b { (foreign_line(&decision::askers(decision, &held.agent))) } @if decision::is_one(decision, &held.agent) { " asks" } @else { " ask" } " to call " b { (foreign_line(&held.tool)) } ":" }
             " " code { (excerpt(&call::gist(&held.arguments, EXCERPT_CHARS), EXCERPT_CHARS)) }
-            @if let Some(reference) = &held.reference { " " span { "in " (conversation(reference)) } }
+            @if let Some(reference) = &held.reference { (within(reference)) }
         },
         Asked::Question(asked) => html! {
             @match &decision.timed_out {
                 Some(request) => { span { (foreign_line(&asked.message)) } " " q { (markdown::line(&request.subject, EXCERPT_CHARS)) } }
                 None => { span { b { (foreign_line(&asked.agent)) } " asks:" } " " q { (markdown::line(&asked.message, EXCERPT_CHARS)) } }
             }
-            " " span { "in " (conversation(&asked.reference)) }
+            (within(&asked.reference))
         },
         Asked::Latch(incident) => html! {
             @match &incident.reference {
@@ -206,7 +208,7 @@ fn sentence(decision: &Decision) -> Markup {
 fn work(viewer: &Viewer, moment: &Moment, now: &Now) -> Markup {
     html! {
         section.card #runs aria-labelledby="runs-title" {
-            header { h2 #runs-title { "Open work" } span.grow {} a href=(url("/conversations?state=active")) { "Conversations" } }
+            header { h2 #runs-title { "Open work" } span.grow {} a href=(url("/conversations?state=active")) { "Work" } }
             @if now.running.is_empty() { p.faint { "No work is open." @if viewer.role <= Role::Operator { " " a href=(url("/compose")) { "Ask an agent" } } } }
             ul.lines { @for work in &now.running { (runs(viewer, moment, work)) } }
             @if now.running_more > 0 { p.faint { "and " (now.running_more) " more" } }

@@ -1,7 +1,7 @@
 //! Small parts that many pages show: times, badges, bars, and texts of others.
 
 use lastword_facts::Time;
-use lastword_facts::fact::{Control, EndReason};
+use lastword_facts::fact::Control;
 use lastword_facts::status::Running;
 use lastword_facts::visible::escape;
 use lastword_wire::call::json;
@@ -12,6 +12,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use super::highlight::{Tone, coloured};
+use super::terms::told_end;
 use crate::reads::decisions::RequestLink;
 pub(super) use lastword_server::url;
 
@@ -44,24 +45,6 @@ pub(super) fn excerpt(text: &str, chars: usize) -> Markup {
 /// Shows a text of others with its line ends; a long one is folded.
 pub(super) fn foreign(text: &str) -> Markup {
     Fold::USUAL.escaped(&escape(text), "foreign")
-}
-
-/// Returns the words for a reason that the broker gave; an agent's own stay as they are.
-fn told_end(reason: &str) -> &str {
-    match EndReason::from_word(reason) {
-        Some(EndReason::NotAcknowledged) => "its agent didn't take it, or stopped responding",
-        Some(EndReason::LeaseLost) => "its agent stopped responding while it worked on it",
-        Some(EndReason::Deadline) => "its deadline passed",
-        Some(EndReason::GrantExpired) => "the time of its grant ran out",
-        Some(EndReason::NobodyLeft) => "no agent that could do it was left",
-        Some(EndReason::Cancelled) => "it was cancelled",
-        Some(EndReason::AskerEnded) => "the work that asked for it had ended",
-        Some(EndReason::Stopped) => "a human stopped it",
-        Some(EndReason::RecipientGone) => "its agent was removed",
-        Some(EndReason::Unanswered) => "no human answered in time",
-        Some(EndReason::Empty) => "its agent ended without an answer",
-        Some(EndReason::Answered) | None => reason,
-    }
 }
 
 /// Shows the reason for a failure, on one line; a longer one unfolds.
@@ -275,10 +258,15 @@ fn remaining(ms: u64) -> String {
 pub(super) fn spent(tokens: u64, estimated: bool, microusd: u64) -> Markup {
     html! {
         span.spent {
-            @if estimated { "≈ " } (self::tokens(tokens)) " tokens"
+            @if estimated { (about()) } (self::tokens(tokens)) " tokens"
             @if microusd > 0 { ", " b { (money(microusd)) } }
         }
     }
+}
+
+/// Stands before tokens that are no exact number, and says why.
+pub(super) fn about() -> Markup {
+    html! { abbr title="At least in part estimated: an agent reported no tokens, or stopped responding before its turn ended" { "≈" } " " }
 }
 
 fn relative(at: Time, now: Time) -> String {
@@ -365,7 +353,6 @@ pub(super) fn links(chain: &[RequestLink], own: &str) -> Markup {
                     Some(from) => { (or_you(from, own)) " asked " (foreign_line(&link.to)) }
                     None => { (foreign_line(&link.to)) " began" }
                 }
-                @if let Some(depth) = link.depth { ", depth " (depth) }
             }
         }
     }
@@ -542,7 +529,7 @@ mod tests {
         assert!(
             spent(1_050_000, true, 0)
                 .into_string()
-                .contains("≈ <span title=\"1\u{202f}050\u{202f}000\">1.05\u{202f}M</span> tokens")
+                .contains("≈</abbr> <span title=\"1\u{202f}050\u{202f}000\">1.05\u{202f}M</span> tokens")
         );
     }
 

@@ -41,7 +41,10 @@ fn row(room: &RoomView) -> Markup {
         div.row.room role="listitem" tabindex="-1" data-row {
             div.what { a href={ (url("/rooms/")) (encoded(&room.name)) } { b { (foreign_line(&room.name)) } } @if room.latched { " " (badge("held")) } }
             div.who { (foreign_line(&room.members.join(", "))) }
-            div.counts { (plural(room.messages, "post", "posts")) }
+            div.counts {
+                (plural(room.messages, "post", "posts"))
+                @if room.agent_messages > 0 { " · " span.faint title="Since a human spoke, refused ones included" { (room.agent_messages) " count" @if room.agent_messages == 1 { "s" } " towards its limits" } }
+            }
         }
     }
 }

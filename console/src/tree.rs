@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lastword_facts::{MessageType, Seq};
+use lastword_facts::fact::WriteRefused;
+use lastword_facts::{Fact, MessageType, Seq};
 use lastword_server::views;
 use lastword_wire::{StoredMessage, TreeNode};
 use maud::{Markup, html};
@@ -10,7 +11,7 @@ use maud::{Markup, html};
 use super::layout::{Moment, empty};
 use super::markdown;
 use super::pages::in_tree;
-use super::parts::{badge, bytes, conversation, foreign_line, reason, spent, time, url};
+use super::parts::{badge, bytes, conversation, foreign_line, reason, room, spent, time, url};
 use super::terms::told_of;
 use super::work::{Happened, Mark, Work, Works, duration};
 use crate::reads::history::{History, HistoryEntry};
@@ -206,6 +207,9 @@ fn refusal(moment: &Moment, line: &HistoryEntry) -> Markup {
     html! {
         li.mark data-row tabindex="-1" {
             (badge("refused")) " " b { (foreign_line(line.event.agent.as_deref().unwrap_or_default())) } " "
+            @if let Fact::WriteRefused(WriteRefused { write, refusal, .. }) = &line.entry.fact {
+                (write.word()) @if let Some(name) = refusal.room() { " in the room " (room(name)) } ": "
+            }
             @if let Some(problem) = &line.refusal {
                 a data-open-row href={ (url("/messages/msg-")) (line.event.seq) } { (foreign_line(&told_of(problem))) }
                 " " span.faint { "rule " (problem.rule) }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use lastword_facts::fact::{
     Answer, ApprovalAsked, ApprovalDecided, EndReason, EscalationCause, EscalationOpened, Fact, Part, Refused,
-    Requeued, Rerun, RootStarted, Spend, TurnCharged, TurnClosed, TurnFinished, TurnOpened,
+    Requeued, Rerun, RootStarted, Spend, TurnCharged, TurnClosed, TurnFinished, TurnOpened, WriteRefused,
 };
 use lastword_facts::ids::{ApprovalId, EscalationId, TaskId, TurnId};
 use lastword_facts::{Message, Seq, Time};
@@ -60,7 +60,7 @@ pub(super) struct Mark {
 /// What happened on the way to the answer.
 #[derive(Clone, Debug)]
 pub(super) enum Happened {
-    /// A message was refused.
+    /// A message or another write was refused.
     Refused,
     /// A held call: its id, the tool, and the decision once there is one.
     Call(ApprovalId, Box<str>, Option<&'static str>),
@@ -185,7 +185,7 @@ impl Works {
                 self.charge(*turn, *spend, *estimated, Some(at));
             }
             Fact::Spent { turn, spend } => self.charge(*turn, *spend, false, None),
-            Fact::Refused(Refused { turn, .. }) => {
+            Fact::Refused(Refused { turn, .. }) | Fact::WriteRefused(WriteRefused { turn, .. }) => {
                 let task = turn.and_then(|turn| self.turns.get(&turn)).map(|(task, _)| *task);
                 match task.and_then(|task| self.tasks.get_mut(&task)) {
                     Some(work) => work.mark(index, Happened::Refused),

@@ -38,9 +38,6 @@ pub(crate) struct ListParams {
     /// The type of one of its messages.
     #[serde(rename = "type", default)]
     pub(crate) kind: String,
-    /// The depth of one of its messages.
-    #[serde(default)]
-    pub(crate) depth: String,
     /// Its status: `active`, `idle`, `paused`, `stopped` or `latched`; or its outcome, such as `timed_out`.
     #[serde(default)]
     pub(crate) state: String,
@@ -53,6 +50,13 @@ pub(crate) struct ListParams {
     /// The REF of the conversation that the page shows beside the list.
     #[serde(default)]
     pub(crate) open: String,
+}
+
+impl ListParams {
+    /// Returns whether they concern messages, and not conversations alone.
+    pub(crate) fn asks_for_messages(&self) -> bool {
+        [&self.from, &self.to, &self.kind, &self.q].iter().any(|filter| !filter.trim().is_empty())
+    }
 }
 
 /// A conversation of the list.
@@ -79,28 +83,23 @@ pub(crate) struct ListedConversation {
 
 /// One page of the list.
 pub(crate) struct Listed {
-    /// The conversations, the most recently active first. Without a filter, those below another are folded into it.
+    /// The conversations: first those that wait for a human or are held, then those with open work, then the rest, each the
+    /// most recently active first. Without a filter, those below another are folded into it.
     pub(crate) items: Vec<ListedConversation>,
     /// The cursor of the next page; `None` on the last.
     pub(crate) next: Option<String>,
 }
 
-/// Lists the conversations that pass the filters, by their last activity. With a filter on messages, that is the last
-/// message that passes it.
+/// Lists the conversations that pass the filters. With a filter on messages, by the last message that passes it.
 pub(crate) async fn list(ctx: &Context, caller: Caller, params: ListParams) -> Result<Listed, ApiError> {
     caller.human()?;
-    let said = !(params.from.is_empty()
-        && params.to.is_empty()
-        && params.kind.is_empty()
-        && params.depth.is_empty()
-        && params.q.trim().is_empty());
     let before = cursor(&params.cursor)?;
     let wanted = Wanted::of(&params)?;
-    if !said {
+    if !params.asks_for_messages() {
         let folded = !wanted.limits();
         let look = move |live: &Live<'_>| {
             let state = live.state;
-            let (found, next) = if folded { families(state, before) } else { by_activity(state, &wanted, before) };
+            let (found, next) = if folded { families(state, before) } else { by_attention(state, &wanted, before) };
             (counted(state, found), next)
         };
         let (found, next) = ctx.handle.query(look).await?;
@@ -115,12 +114,15 @@ pub(crate) async fn list(ctx: &Context, caller: Caller, params: ListParams) -> R
         limited.then(|| all.filter(|(_, conv)| wanted.admits(live.state, conv)).map(|(id, _)| id).collect())
     };
     let convs = ctx.handle.query(candidates).await?;
-    let before = before.map(|(position, _)| Seq(position));
+    let before = before.map(|place| Seq(place.at));
     let filter = Filter { convs, cursor: Cursor { before, limit: PAGE + 1, ..Cursor::default() }, ..filter };
     let mut found = ask_fresh(ctx, move |index| index.conversations(&filter)).await?;
     let more = found.len() > PAGE;
     found.truncate(PAGE);
-    let next = found.last().filter(|_| more).map(|(conv, seq)| format!("{}-{}", seq.0, conv.0));
+    let next = found
+        .last()
+        .filter(|_| more)
+        .map(|(conv, seq)| ListPlace { attention: Attention::None, at: seq.0, conv: *conv }.cursor());
     let look = move |live: &Live<'_>| -> Vec<Family> {
         let known = found.iter().filter_map(|(id, _)| Some((*id, live.state.conversations.get(id)?)));
         counted(live.state, known.map(|(id, conv)| Family::alone(live.state, id, conv)).collect())
@@ -225,25 +227,25 @@ fn listed(family: Family, subjects: &mut BTreeMap<ConvId, String>, sums: &Sums) 
     }
 }
 
-/// Returns one page of conversations with those below them folded into them, by the last activity in any of them.
-fn families(state: &State, before: Option<Position>) -> (Vec<Family>, Option<String>) {
-    let mut newest: BTreeMap<ConvId, (u64, Vec<ConvId>)> = BTreeMap::new();
+/// Returns one page of conversations with those below them folded into them, by what in any of them a human should see first.
+fn families(state: &State, before: Option<ListPlace>) -> (Vec<Family>, Option<String>) {
+    let mut newest: BTreeMap<ConvId, (ListPlace, Vec<ConvId>)> = BTreeMap::new();
     for (id, conv) in state.conversations.range(..) {
-        let top = top_of(state, id);
-        let (last_at, all) = newest.entry(top).or_default();
-        *last_at = conv.last_at.0.max(*last_at);
+        let (top, own) = (top_of(state, id), ListPlace::of(state, id, conv));
+        let (place, all) = newest.entry(top).or_insert_with(|| (ListPlace { conv: top, ..own }, Vec::new()));
+        (place.attention, place.at) = (place.attention.max(own.attention), place.at.max(own.at));
         if top != id {
             all.push(id);
         }
     }
-    let mut order: Vec<Position> = newest.iter().map(|(id, (at, _))| (*at, id.0)).collect();
+    let mut order: Vec<ListPlace> = newest.values().map(|(place, _)| *place).collect();
     order.sort_unstable_by(|a, b| b.cmp(a));
-    order.retain(|position| before.is_none_or(|before| *position < before));
+    order.retain(|place| before.is_none_or(|before| *place < before));
     let more = order.len() > PAGE;
     order.truncate(PAGE);
-    let next = order.last().filter(|_| more).map(|(at, conv)| format!("{at}-{conv}"));
-    let family = |(_, id): &Position| {
-        let id = ConvId(*id);
+    let next = order.last().filter(|_| more).map(|place| place.cursor());
+    let family = |place: &ListPlace| {
+        let id = place.conv;
         let mut family = Family::alone(state, id, state.conversations.get(&id)?);
         let all = newest.get(&id).map(|(_, all)| all.as_slice()).unwrap_or_default();
         let below = all.iter().rev().take(BELOW_MAX);
@@ -264,26 +266,71 @@ fn top_of(state: &State, id: ConvId) -> ConvId {
     std::iter::successors(Some(id), above).last().unwrap_or(id)
 }
 
-/// The cursor: a time or position, and the conversation that had it.
-type Position = (u64, u32);
+/// How much a human should see a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Attention {
+    /// Nothing in it is open.
+    None,
+    /// Work in it is open.
+    Open,
+    /// Work in it waits for a human, or a limit holds it.
+    Waits,
+}
 
-fn cursor(text: &str) -> Result<Option<Position>, FieldError> {
+impl Attention {
+    const ALL: [Self; 3] = [Self::None, Self::Open, Self::Waits];
+
+    fn of(state: &State, conv: &Conversation) -> Self {
+        if conv.open_tasks.is_empty() && !conv.latched {
+            Self::None
+        } else if views::waits_for_human(state, conv) || views::standing(state, conv) == ConversationStatus::Latched {
+            Self::Waits
+        } else {
+            Self::Open
+        }
+    }
+}
+
+/// Where a conversation stands in the list, which begins with the greatest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct ListPlace {
+    attention: Attention,
+    /// Its last activity, or the position of its last message that passes the filters.
+    at: u64,
+    conv: ConvId,
+}
+
+impl ListPlace {
+    fn of(state: &State, id: ConvId, conv: &Conversation) -> Self {
+        Self { attention: Attention::of(state, conv), at: conv.last_at.0, conv: id }
+    }
+
+    fn cursor(self) -> String {
+        format!("{}-{}-{}", self.attention as u8, self.at, self.conv.0)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split('-');
+        let attention = *Attention::ALL.get(parts.next()?.parse::<usize>().ok()?)?;
+        let (at, conv) = (parts.next()?.parse().ok()?, ConvId(parts.next()?.parse().ok()?));
+        parts.next().is_none().then_some(Self { attention, at, conv })
+    }
+}
+
+fn cursor(text: &str) -> Result<Option<ListPlace>, FieldError> {
     if text.is_empty() {
         return Ok(None);
     }
-    let parts = text.split_once('-').and_then(|(at, conv)| Some((at.parse().ok()?, conv.parse().ok()?)));
-    parts.map(Some).ok_or_else(|| FieldError::new("cursor", "is not one of ours"))
+    ListPlace::parse(text).map(Some).ok_or_else(|| FieldError::new("cursor", "is not one of ours"))
 }
 
 /// Returns the part of the filters that concerns messages.
 fn asked(params: &ListParams) -> Result<AuditParams, FieldError> {
     let filled = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
-    let depth = filled(&params.depth).map(|text| text.parse().map_err(|_| FieldError::new("depth", "is no number")));
     Ok(AuditParams {
         from: filled(&params.from),
         to: filled(&params.to),
         kind: filled(&params.kind),
-        depth: depth.transpose()?,
         q: filled(&params.q),
         ..AuditParams::default()
     })
@@ -341,25 +388,25 @@ impl Wanted {
     }
 }
 
-/// Returns one page by last activity. Keeps no more than a page while scanning, to hold up the broker as little as
+/// Returns one page of single conversations. Keeps no more than a page while scanning, to hold up the broker as little as
 /// possible.
-fn by_activity(state: &State, wanted: &Wanted, before: Option<Position>) -> (Vec<Family>, Option<String>) {
+fn by_attention(state: &State, wanted: &Wanted, before: Option<ListPlace>) -> (Vec<Family>, Option<String>) {
     let mut page = std::collections::BinaryHeap::with_capacity(PAGE + 2);
     for (id, conv) in state.conversations.range(..) {
-        let position = (conv.last_at.0, id.0);
-        let worse = page.len() > PAGE && page.peek().is_some_and(|std::cmp::Reverse(least)| position < *least);
-        if worse || before.is_some_and(|before| position >= before) || !wanted.admits(state, conv) {
+        let place = ListPlace::of(state, id, conv);
+        let worse = page.len() > PAGE && page.peek().is_some_and(|std::cmp::Reverse(least)| place < *least);
+        if worse || before.is_some_and(|before| place >= before) || !wanted.admits(state, conv) {
             continue;
         }
-        page.push(std::cmp::Reverse(position));
+        page.push(std::cmp::Reverse(place));
         if page.len() > PAGE + 1 {
             page.pop();
         }
     }
-    let mut page: Vec<Position> = page.into_sorted_vec().into_iter().map(|std::cmp::Reverse(at)| at).collect();
+    let mut page: Vec<ListPlace> = page.into_sorted_vec().into_iter().map(|std::cmp::Reverse(place)| place).collect();
     let more = page.len() > PAGE;
     page.truncate(PAGE);
-    let next = page.last().filter(|_| more).map(|(at, conv)| format!("{at}-{conv}"));
-    let known = page.iter().filter_map(|(_, id)| Some((ConvId(*id), state.conversations.get(&ConvId(*id))?)));
+    let next = page.last().filter(|_| more).map(|place| place.cursor());
+    let known = page.iter().filter_map(|place| Some((place.conv, state.conversations.get(&place.conv)?)));
     (known.map(|(id, conv)| Family::alone(state, id, conv)).collect(), next)
 }

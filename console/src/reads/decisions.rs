@@ -100,8 +100,6 @@ pub(crate) struct RequestLink {
     pub(crate) to: String,
     /// The REF of its conversation.
     pub(crate) reference: String,
-    /// Its depth in that conversation; `None` for a task without a request.
-    pub(crate) depth: Option<u8>,
     /// Its position; `None` for a task without a request.
     pub(crate) message: Option<Seq>,
 }
@@ -523,7 +521,6 @@ fn link(state: &State, task: &Task) -> RequestLink {
         from: task.asker.agent().map(|agent| state.name_of(agent).to_owned()),
         to: state.name_of(task.agent).to_owned(),
         reference: state.ref_of(task.conv).map_or_else(String::new, ToString::to_string),
-        depth: task.request.as_ref().map(|request| request.depth),
         message: task.request.as_ref().map(|request| request.message),
     }
 }

@@ -35,7 +35,7 @@ pub(crate) fn add_up(all: impl Iterator<Item = SpentIn>) -> SpentIn {
 pub(crate) struct HistoryEntry {
     /// The event as the stream sends it.
     pub(crate) event: Event,
-    /// The refusal, if the event is a refused message.
+    /// The refusal, if the event is a refused message or write.
     pub(crate) refusal: Option<Problem>,
     /// The requests that led to a turn, or to a message or write refused in one, from the root on; empty for other events.
     pub(crate) chain: Vec<RequestLink>,
@@ -291,8 +291,13 @@ async fn told(ctx: &Context, caller: Caller, entries: Vec<(Seq, Arc<Entry>)>) ->
     let drafts = ctx.handle.query(look).await?;
     type Draft = (views::EventDraft, Vec<RequestLink>, Option<Waker>, Option<LiftStep>, Arc<Entry>);
     let line = |(draft, chain, waker, lift, entry): Draft| {
-        let refusal =
-            if let Fact::Refused(Refused { refusal, .. }) = &entry.fact { Some(Problem::new(refusal)) } else { None };
+        let refusal = if let Fact::Refused(Refused { refusal, .. }) | Fact::WriteRefused(WriteRefused { refusal, .. }) =
+            &entry.fact
+        {
+            Some(Problem::new(refusal))
+        } else {
+            None
+        };
         HistoryEntry { event: draft.finish(), refusal, chain, waker, lift, entry }
     };
     Ok(drafts.into_iter().map(line).collect())

@@ -152,8 +152,44 @@ async fn a_conversation_has_the_same_counts_in_each_list_and_on_its_page() {
         assert_eq!(number(&row, "messages"), 3, "{filter}");
     }
     // The one below has its own.
-    let below = browser.get("/conversations?to=coder").await.is(200).has("$0.50");
-    assert_eq!(number(&below, "messages"), 2);
+    let list = browser.get("/conversations?to=coder").await.is(200).has("$0.50");
+    let (_, row) = list.text.split_once("class=\"row talk").unwrap();
+    assert_eq!(number(&Seen { text: row.to_owned(), ..list }, "messages"), 2);
+}
+
+#[tokio::test]
+async fn an_agent_s_day_is_compared_with_what_was_granted_for_it_on_each_page() {
+    let limits = Limits { agent_day_tokens_max: 1_000, ..Limits::default() };
+    let world = World::within(limits, &["kilo"]).await;
+    world.send("operator", "kilo", "DAY-1", "job").await.is(201);
+    let turn = world.take("kilo").await;
+    let usage = json!({"usage": {"input_tokens": 500, "output_tokens": 100}});
+    world.post("kilo", &format!("/v1/turns/{}/progress", id(&turn["turn"], "id")), usage).await.is(200);
+    let browser = Browser::signed_in(&world).await;
+    let pages = ["/limits", "/agents/kilo", "/agents"];
+    for path in pages {
+        browser.get(path).await.is(200).has("600/1\u{202f}000");
+    }
+    world.post("operator", "/v1/agents/kilo/grant", json!({"tokens": 200})).await.is(200);
+    for path in pages {
+        browser.get(path).await.is(200).has("600/1\u{202f}200").lacks("600/1\u{202f}000");
+    }
+    browser.get("/spend").await.is(200).has("1\u{202f}200");
+}
+
+#[tokio::test]
+async fn tokens_that_are_no_exact_number_say_why() {
+    let limits = Limits { lease_ms: 200, ..Limits::default() };
+    let world = World::within(limits, &["kilo"]).await;
+    world.send("operator", "kilo", "EXACT-1", "job").await.is(201);
+    let turn = world.take("kilo").await;
+    let usage = json!({"usage": {"input_tokens": 4_000, "output_tokens": 500}});
+    world.post("kilo", &format!("/v1/turns/{}/progress", id(&turn["turn"], "id")), usage).await.is(200);
+    let browser = Browser::signed_in(&world).await;
+    browser.get("/conversations/EXACT-1").await.is(200).has("4\u{202f}500 tokens");
+    // The lease is lost: what was reported last is the least that was spent.
+    let page = browser.until("/conversations/EXACT-1", |text| text.contains('≈')).await;
+    page.has("stopped responding before its turn ended\">≈</abbr> 4\u{202f}500 tokens");
 }
 
 #[tokio::test]

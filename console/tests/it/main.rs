@@ -22,6 +22,7 @@ mod schedules;
 mod team;
 mod templates;
 mod tree;
+mod work;
 #[path = "../../../server/tests/it/world.rs"]
 #[expect(dead_code, reason = "the tests of the server use more of it")]
 mod world;
