@@ -269,7 +269,7 @@ test('a filter that finds nothing leads to Find with the same words', async () =
   await broker.ask('reviewer', 'REFUND-1', 'Correct the page about refunds');
   await page.goto(`${broker.url}/conversations?q=refund`);
   await page.getByRole('button', { name: 'Find “refund”' }).click();
-  await page.locator('#palette-list').getByRole('link', { name: /about refunds/ }).waitFor();
+  await page.locator('#palette-list').getByRole('link', { name: /about refunds operator in REFUND-1/ }).waitFor();
   assert.equal(await page.locator('#palette-query').inputValue(), 'refund');
   await page.keyboard.press('Escape');
   // Opened otherwise, it is empty.

@@ -93,7 +93,7 @@ test('what timed out says who took no request of whom, and is asked again, asked
   const one = await timeOut('LATE-1', 'Paint it red');
   const two = await timeOut('LATE-2', 'Paint it blue');
   const three = await timeOut('LATE-3', 'Paint it');
-  assert.match(three.message, /^idler didn't take operator's request: 2 deliveries/);
+  assert.match(three.message, /^idler didn't take operator's request in time: 2 deliveries/);
   await page.goto(`${broker.url}/agents`);
   await page.locator('#a-idler').getByRole('link', { name: /^\d went wrong$/ }).click();
   await page.locator('#wrong').getByText(/idler stopped responding · \d/).click();

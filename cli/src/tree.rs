@@ -50,7 +50,10 @@ pub(crate) fn heading(summary: &ConversationSummary) -> StyledLine {
 
 fn counts(view: &ConversationView) -> StyledLine {
     let counters = &view.summary.counters;
-    let mut line = vec![plain(format!("  {} messages, {} open", counters.messages, counters.open_tasks))];
+    // As the console counts them; a view without its tree has those of the conversation alone.
+    let all = (nodes(&view.tree) + view.left_out).max(counters.messages);
+    let included = if all > counters.messages { ", child conversations included" } else { "" };
+    let mut line = vec![plain(format!("  {all} messages{included}, {} open", counters.open_tasks))];
     for (name, what) in [("depth_max", "deepest"), ("turns_soft_max", "since a human spoke")] {
         let limit = view.limits.iter().find(|limit| limit.name == name);
         line.extend(limit.into_iter().flat_map(|limit| [plain(", "), used(what, limit)]));
@@ -59,6 +62,10 @@ fn counts(view: &ConversationView) -> StyledLine {
         line.push((Tone::Warn, format!(", {} waits for its user", escape_line(name))));
     }
     line
+}
+
+fn nodes(tree: &[TreeNode]) -> u64 {
+    tree.iter().map(|node| 1 + nodes(&node.children)).sum()
 }
 
 /// Formats a grant on one line, and below its usage and the trace of its work.

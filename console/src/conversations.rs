@@ -81,7 +81,7 @@ fn nothing(params: &ListParams, filtered: bool) -> Markup {
         let words = html! {
             @if !params.q.is_empty() {
                 "The filter finds whole words of messages. "
-                button.quiet type="button" data-open="palette" data-find=(params.q) { "Find “" (foreign_line(&params.q)) "”" }
+                button type="button" data-open="palette" data-find=(params.q) { "Find “" (foreign_line(&params.q)) "”" }
                 " also among the begins of words, in held calls, questions, posts and reasons of failures. "
             }
             a href=(url("/conversations")) { "Clear the filters" } " to see all conversations."

@@ -15,7 +15,7 @@ use super::layout::{Moment, Page, Place, heading};
 use super::pages::in_tree;
 use super::palette::path;
 use super::parts::{
-    badge, capital, code, conversation, encoded, exactly, foreign_line, limit_words, links, money, number, reason,
+    badge, capital, code, conversation, encoded, exactly, foreign_line, limit_words, links, money, number, reason_of,
     room, time, url,
 };
 use super::session::Viewer;
@@ -64,7 +64,7 @@ fn told(moment: &Moment, message: &StoredMessage) -> Markup {
                 @if message.body.is_empty() { p.faint { "No text." } } @else { (markdown::text(&message.body)) }
                 @if let Some(payload) = &message.payload { h2 { "Payload" } (code(payload)) }
                 @if let Some(metadata) = &message.metadata { h2 { "Metadata" } (code(metadata)) }
-                @if let Some(why) = &message.reason { (reason(&message.id, why)) }
+                (reason_of(message))
             }
             dl.about {
                 dt { "From" } dd { b { (foreign_line(&message.from)) } " → " b { (foreign_line(&message.to)) } }

@@ -1,18 +1,18 @@
 //! Small parts that many pages show: times, badges, bars, and texts of others.
 
 use lastword_facts::Time;
-use lastword_facts::fact::Control;
+use lastword_facts::fact::{Control, EndReason};
+use lastword_facts::names::SYSTEM_NAME;
 use lastword_facts::status::Running;
 use lastword_facts::visible::escape;
 use lastword_wire::call::json;
 pub(super) use lastword_wire::money;
-use lastword_wire::{Distance, parse_rfc3339, rfc3339};
+use lastword_wire::{Distance, StoredMessage, parse_rfc3339, rfc3339};
 use maud::{Markup, html};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use super::highlight::{Tone, coloured};
-use super::terms::told_end;
 use crate::reads::decisions::RequestLink;
 pub(super) use lastword_server::url;
 
@@ -47,10 +47,20 @@ pub(super) fn foreign(text: &str) -> Markup {
     Fold::USUAL.escaped(&escape(text), "foreign")
 }
 
-/// Shows the reason for a failure, on one line; a longer one unfolds.
+/// Shows the reason that the agent gave in its answer. The broker's word for what ended the request says what its text does.
+pub(super) fn reason_of(message: &StoredMessage) -> Markup {
+    let by_broker = |why: &&str| match EndReason::from_word(why) {
+        Some(EndReason::Answered | EndReason::Empty) => true,
+        Some(_) => message.from == SYSTEM_NAME,
+        None => false,
+    };
+    let own = message.reason.as_deref().filter(|why| !by_broker(why));
+    html! { @if let Some(why) = own { (reason(&message.id, why)) } }
+}
+
+/// Shows the reason that an agent gave for a failure, on one line; a longer one unfolds.
 pub(super) fn reason(id: &str, text: &str) -> Markup {
     const CHARS: usize = 160;
-    let text = told_end(text);
     let is_long = text.contains('\n') || text.chars().nth(CHARS).is_some();
     html! {
         @if is_long { details.why id={ (id) "-why" } { summary { "Reason: " (excerpt(text, CHARS)) } (foreign(text)) } }

@@ -43,7 +43,7 @@ fn row(room: &RoomView) -> Markup {
             div.who { (foreign_line(&room.members.join(", "))) }
             div.counts {
                 (plural(room.messages, "post", "posts"))
-                @if room.agent_messages > 0 { " · " span.faint title="Since a human spoke, refused ones included" { (room.agent_messages) " count" @if room.agent_messages == 1 { "s" } " towards its limits" } }
+                @if room.agent_messages > 0 { " · " span.faint { (room.agent_messages) " towards its limits, refused ones included" } }
             }
         }
     }

@@ -1,7 +1,6 @@
 //! The words of the protocol that a page uses, explained where they first appear and in the help.
 
 use lastword_facts::Code;
-use lastword_facts::fact::EndReason;
 use lastword_facts::limits::LIMITS;
 use lastword_wire::Problem;
 pub(super) use lastword_wire::told;
@@ -68,24 +67,6 @@ pub(super) fn told_within(code: Code) -> String {
     let words = told(code);
     let mut chars = words.chars();
     chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
-}
-
-/// Returns the words for a reason that the broker gave; an agent's own stay as they are.
-pub(super) fn told_end(reason: &str) -> &str {
-    match EndReason::from_word(reason) {
-        Some(EndReason::NotAcknowledged) => "its agent didn't take it, or stopped responding",
-        Some(EndReason::LeaseLost) => "its agent stopped responding while it worked on it",
-        Some(EndReason::Deadline) => "its deadline passed",
-        Some(EndReason::GrantExpired) => "the time of its grant ran out",
-        Some(EndReason::NobodyLeft) => "no agent that could do it was left",
-        Some(EndReason::Cancelled) => "it was cancelled",
-        Some(EndReason::AskerEnded) => "the work that asked for it had ended",
-        Some(EndReason::Stopped) => "a human stopped it",
-        Some(EndReason::RecipientGone) => "its agent was removed",
-        Some(EndReason::Unanswered) => "no human answered in time",
-        Some(EndReason::Empty) => "its agent ended without an answer",
-        Some(EndReason::Answered) | None => reason,
-    }
 }
 
 /// Shows the id of a rule, with a link to the limits that it has.

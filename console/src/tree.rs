@@ -11,7 +11,7 @@ use maud::{Markup, html};
 use super::layout::{Moment, empty};
 use super::markdown;
 use super::pages::in_tree;
-use super::parts::{badge, bytes, conversation, foreign_line, reason, room, spent, time, url};
+use super::parts::{badge, bytes, conversation, foreign_line, reason_of, room, spent, time, url};
 use super::terms::told_of;
 use super::work::{Happened, Mark, Work, Works, duration};
 use crate::reads::history::{History, HistoryEntry};
@@ -188,7 +188,7 @@ fn message(showing: &Showing<'_>, work: Option<&Work>, message: &StoredMessage) 
             @if message.body.chars().nth(BODY_CHARS).is_some() {
                 " " a href={ (url("/messages/")) (message.id) } aria-label={ "Show all of " (message.id) } { "Show all (" (bytes(message.body.len() as u64)) ")" }
             } }
-            @if let Some(why) = &message.reason { (reason(&message.id, why)) }
+            (reason_of(message))
         }
     }
 }
@@ -206,10 +206,10 @@ fn took(work: &Work) -> Markup {
 fn refusal(moment: &Moment, line: &HistoryEntry) -> Markup {
     html! {
         li.mark data-row tabindex="-1" {
-            (badge("refused")) " " b { (foreign_line(line.event.agent.as_deref().unwrap_or_default())) } " "
+            (badge("refused")) " " b { (foreign_line(line.event.agent.as_deref().unwrap_or_default())) }
             @if let Fact::WriteRefused(WriteRefused { write, refusal, .. }) = &line.entry.fact {
-                (write.word()) @if let Some(name) = refusal.room() { " in the room " (room(name)) } ": "
-            }
+                "'s " (write.word()) @if let Some(name) = refusal.room() { " in the room " (room(name)) } ": "
+            } @else { " " }
             @if let Some(problem) = &line.refusal {
                 a data-open-row href={ (url("/messages/msg-")) (line.event.seq) } { (foreign_line(&told_of(problem))) }
                 " " span.faint { "rule " (problem.rule) }

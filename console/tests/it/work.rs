@@ -71,7 +71,7 @@ async fn each_refusal_that_is_counted_is_in_the_tree_and_the_waterfall() {
     let browser = Browser::signed_in(&world).await;
     browser.get("/conversations").await.is(200).has("1 refused");
     let tree = browser.get("/conversations/CHAT-1").await.is(200).has("<span class=\"bad\">1 refused");
-    let tree = tree.has("post in the room <a href=\"/rooms/lounge\">lounge</a>: ");
+    let tree = tree.has("</b>'s post in the room <a href=\"/rooms/lounge\">lounge</a>: ");
     let (_, line) = tree.text.split_once("post in the room ").unwrap();
     let link = line.split("href=\"/messages/").nth(1).unwrap().split('"').next().unwrap();
     browser.get(&format!("/messages/{link}")).await.is(200).has("Refused post").has("tried to post in the room");

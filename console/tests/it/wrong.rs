@@ -251,8 +251,10 @@ async fn a_reason_of_the_broker_is_told_in_words_and_pages_for_a_human_speak_to_
     let world = World::within(limits, &["idler"]).await;
     world.send("operator", "idler", "LATE-1", "job").await.is(201);
     let browser = Browser::signed_in(&world).await;
-    let page = browser.until("/conversations/LATE-1", |text| text.contains("Reason: ")).await;
-    page.has("its agent didn't take it, or stopped responding").lacks("not_acknowledged");
+    let words = "The agent didn't take this request, or stopped responding.";
+    let page = browser.until("/conversations/LATE-1", |text| text.contains(words)).await.lacks("not_acknowledged");
+    // The broker's word says no more than its text.
+    page.lacks("Reason: ");
     browser.get("/agents/operator").await.is(200).has("unread message").lacks("for its next turn");
     let inbox = browser.get("/inbox").await.is(200).has("They stay here until then.").lacks("`lastword inbox`");
     inbox.has("idler didn't take your request in time: 2 deliveries.").lacks("operator's request");
