@@ -13,6 +13,8 @@ pub(crate) struct Counted {
     pub(crate) messages: u64,
     /// Their open requests.
     pub(crate) open_tasks: u64,
+    /// Whether work in one of them waits for a human.
+    pub(crate) waits_for_human: bool,
     tokens: u64,
     cost_microusd: u64,
 }
@@ -23,6 +25,7 @@ impl Counted {
             conversations: self.conversations + 1,
             messages: self.messages.saturating_add(one.counters.messages),
             open_tasks: self.open_tasks.saturating_add(one.counters.open_tasks),
+            waits_for_human: self.waits_for_human || one.waits_for_human,
             tokens: self.tokens.saturating_add(one.tokens),
             cost_microusd: self.cost_microusd.saturating_add(one.cost_microusd),
         }

@@ -16,7 +16,7 @@ pub(crate) use self::draw::draw;
 pub(crate) use self::feed::{ModelUpdater, Update, carry_out};
 pub(crate) use self::keys::press;
 pub(crate) use self::model::{Model, Order, Seen};
-pub(crate) use self::rows::{WAITS_FOR_USER, moment, share, span, state_of};
+pub(crate) use self::rows::{WAITS_FOR_USER, moment, share, span, told_state};
 pub(crate) use self::screen::{Screen, wall_clock};
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use lastword_facts::status::EscalationState;
 
 use crate::out::{StyledLine, Tone, escape, escape_line};
 use crate::render::outcome_tone;
-use crate::top::{share, state_of};
+use crate::top::{share, told_state};
 
 /// Most lines shown of a body.
 const BODY_LINES: usize = 3;
@@ -38,7 +38,7 @@ pub(crate) fn plain(text: impl Into<String>) -> (Tone, String) {
 
 /// Formats a conversation's REF, state and origin.
 pub(crate) fn heading(summary: &ConversationSummary) -> StyledLine {
-    let (state, tone) = state_of(summary);
+    let (state, tone) = told_state(summary, summary.waits_for_human);
     let mut line = vec![(Tone::Strong, escape_line(&summary.reference)), plain("  "), (tone, state)];
     let mut rest = format!("  opened by {}", escape_line(&summary.opener));
     if let Some(parent) = &summary.parent_ref {

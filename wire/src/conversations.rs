@@ -37,6 +37,9 @@ pub struct ConversationSummary {
     pub state: Running,
     /// Whether a latch holds it until a human lifts it.
     pub latched: bool,
+    /// Whether its open work waits for the decision of a human.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub waits_for_human: bool,
     /// The agents at work in it that have a dialog of their program open, which only the program's own user can answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits_for_user: Vec<String>,

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::families::{Counted, Families};
 use crate::out::{Out, table};
 use crate::session::Authority;
-use crate::top::{moment, state_of};
+use crate::top::{moment, told_state};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -43,7 +43,7 @@ const HEAD: [&str; 7] = ["ref", "state", "subject", "messages", "open", "spent",
 fn row(item: &ConversationSummary, counted: &Counted, out: &Out) -> Vec<String> {
     vec![
         item.reference.clone() + &counted.folded(),
-        state_of(item).0,
+        told_state(item, counted.waits_for_human).0,
         item.subject.clone(),
         counted.messages.to_string(),
         counted.open_tasks.to_string(),

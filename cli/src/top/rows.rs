@@ -196,8 +196,16 @@ pub(super) fn runs(view: &AgentView) -> Cell {
     standing(ConversationStatus::of(view.state, false, true))
 }
 
+/// Formats a conversation's status, or for whom its work waits.
+pub(crate) fn told_state(summary: &ConversationSummary, waits_for_human: bool) -> Cell {
+    if waits_for_human && summary.standing() == ConversationStatus::Active {
+        return ("waiting for a human".to_owned(), Tone::Warn);
+    }
+    state_of(summary)
+}
+
 /// Formats a conversation's status, or that its work waits for a program's own user.
-pub(crate) fn state_of(summary: &ConversationSummary) -> Cell {
+fn state_of(summary: &ConversationSummary) -> Cell {
     let found = summary.standing();
     if found == ConversationStatus::Active && !summary.waits_for_user.is_empty() {
         return (WAITS_FOR_USER.to_owned(), Tone::Warn);

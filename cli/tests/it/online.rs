@@ -267,6 +267,12 @@ fn conversations_are_listed_with_subject_and_children_and_open_ones_however_old(
     assert!(rows[2].contains("  2         2     "), "{all}");
     let unfolded = server.operator(&["ls", "--all"]).ok();
     assert_eq!(unfolded.lines().filter(|row| row.contains("  1         1     ")).count(), 2, "{unfolded}");
+    let token = std::fs::read_to_string(server.path().join("hive.token")).unwrap();
+    escalate(server.first_line["listening"].as_str().unwrap(), token.trim(), "red or blue?");
+    for args in [&["ls"][..], &["tree", "OLD-1"]] {
+        let told = server.operator(args).ok();
+        assert!(told.contains("waiting for a human"), "{args:?}: {told}");
+    }
     // The newest two have no open request, so a list that is filtered afterwards would be empty.
     let open = server.operator(&["ls", "--open", "-n", "1", "--json"]).json();
     assert_eq!(open["items"][0]["ref"], "OLD-1/1", "{open}");

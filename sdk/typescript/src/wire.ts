@@ -1309,6 +1309,8 @@ export interface components {
              * @description In a list: the tokens that the turns of its requests spent.
              */
             tokens?: number;
+            /** @description Whether its open work waits for the decision of a human. */
+            waits_for_human?: boolean;
             /** @description The agents at work in it that have a dialog of their program open, which only the program's own user can answer. */
             waits_for_user?: string[];
         };

@@ -25,6 +25,7 @@ pub(crate) fn summary(state: &State, conv: &Conversation) -> ConversationSummary
         opener: state.name_of(conv.opener).to_owned(),
         state: conv.running,
         latched: is_latched(state, conv),
+        waits_for_human: waits_for_human(state, conv),
         waits_for_user: waiting(state, conv),
         counters: Counters {
             messages: conv.messages,

@@ -735,6 +735,7 @@ class ConversationSummary(TypedDict):
     state: Running
     subject: NotRequired[str]
     tokens: NotRequired[int]
+    waits_for_human: NotRequired[bool]
     waits_for_user: NotRequired[list[str]]
 
 
