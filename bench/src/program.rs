@@ -47,7 +47,7 @@ impl Program {
             return Ok(Self(path));
         }
         Err(Failure::usage(format!("program {} not found", path.display()))
-            .hint("build it with `cargo build --release`, or name it with --program"))
+            .hint("build it with `cargo build --release -p lastword-cli`, or name it with --program"))
     }
 
     /// Returns a command of the program.

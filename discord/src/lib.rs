@@ -9,7 +9,7 @@ mod interactions;
 mod invite;
 mod model;
 mod platform;
-#[cfg(feature = "properties")]
+#[cfg(any(test, feature = "properties"))]
 pub mod properties;
 mod rest;
 mod settings;

@@ -82,3 +82,17 @@ fn parts(text: &str, max: usize) {
         assert_eq!(bare(&parts.concat().replace('…', "")), bare(text), "nothing is lost or added");
     }
 }
+
+#[cfg(test)]
+#[path = "../../fuzz/src/campaign.rs"]
+mod campaign;
+
+#[test]
+fn a_frame_of_the_gateway_means_no_more_than_its_author_may() {
+    campaign::run("frame", frame);
+}
+
+#[test]
+fn a_post_is_counted_once_and_shown_within_discords_limits() {
+    campaign::run("post", post);
+}

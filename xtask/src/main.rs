@@ -26,6 +26,7 @@ struct Task {
 const TASKS: &[Task] = &[
     Task { name: "ci", about: "all checks and tests, or the steps that are named; --list names them", run: ci::run },
     Task { name: "ci-build", about: "the build of ci", run: ci::build },
+    Task { name: "ci-tests", about: "the tests of features that are off by default, and of the tools", run: ci::tests },
     Task { name: "ci-features", about: "each feature, checked alone", run: ci::features },
     Task {
         name: "faults",

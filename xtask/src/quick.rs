@@ -11,6 +11,8 @@ use crate::command::command;
 const MAIN: &str = "main";
 /// Crates whose integration tests take longer than a minute: those run whose names have that of a changed file.
 const SLOW: &[&str] = &["cli", "server", "sim", "store"];
+/// Features that tests of a crate need.
+const FEATURES: &[(&str, &str)] = &[("server", "schema"), ("store", "cluster")];
 /// The tests that read documents.
 const OF_DOCUMENTS: &[&str] = &["decisions::", "tidy::"];
 
@@ -21,8 +23,10 @@ pub(crate) fn run(_: &[&str]) -> Result<(), Failed> {
     for (folder, files) in by_crate(&changed) {
         let package = package(folder)?;
         println!("{package}: {} changed files", files.len());
-        command("cargo", &["clippy", "--package", &package, "--all-targets", "--locked", "--", "-D", "warnings"])?;
-        test(folder, &package, &files)?;
+        let features = FEATURES.iter().find(|(of, _)| *of == folder).map_or("", |(_, feature)| feature);
+        let of_crate = ["--package", &package, "--features", features, "--locked"];
+        command("cargo", &[&["clippy"], &of_crate[..], &["--all-targets", "--", "-D", "warnings"]].concat())?;
+        test(folder, &of_crate, &files)?;
     }
     if changed.iter().any(|path| path.ends_with(".md")) {
         let mut args = vec!["test", "--package", "lastword-sim", "--test", "it", "--locked", "--"];
@@ -65,8 +69,8 @@ fn package(folder: &str) -> Result<String, Failed> {
 }
 
 /// Runs the tests of a crate; of a slow one, its unit tests and those that are named like a changed file.
-fn test(folder: &str, package: &str, files: &[&str]) -> Result<(), Failed> {
-    let of_crate = ["test", "--package", package, "--locked"];
+fn test(folder: &str, of_crate: &[&str], files: &[&str]) -> Result<(), Failed> {
+    let of_crate = [&["test"], of_crate].concat();
     if !SLOW.contains(&folder) {
         return command("cargo", &of_crate);
     }

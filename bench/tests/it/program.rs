@@ -23,7 +23,7 @@ impl Ended {
 pub(crate) fn run(dir: &Path, args: &[&str]) -> Ended {
     let bench = PathBuf::from(env!("CARGO_BIN_EXE_lastword-bench"));
     let lastword = bench.with_file_name("lastword");
-    assert!(lastword.is_file(), "{} is missing: run the tests with `cargo test --workspace`", lastword.display());
+    assert!(lastword.is_file(), "{} is missing: run `cargo build` first", lastword.display());
     let mut command = Command::new(bench);
     command.args(args).current_dir(dir).env_clear().stdin(Stdio::null());
     let output = command.output().unwrap();

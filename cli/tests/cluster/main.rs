@@ -21,7 +21,7 @@ mod mounted;
 #[cfg(test)]
 mod nats_access;
 #[cfg(test)]
-#[path = "../../../store/tests/it/nats_server.rs"]
+#[path = "../../../store/tests/jetstream/nats_server.rs"]
 #[allow(dead_code, reason = "the store's tests use more of it")]
 mod nats_server;
 #[cfg(test)]

@@ -7,13 +7,13 @@ pub(crate) mod connections;
 mod documents;
 pub(crate) mod events;
 mod extract;
-#[cfg(test)]
+#[cfg(all(test, feature = "schema"))]
 pub(crate) mod grammar;
 mod inbox;
 pub(crate) mod listen;
 mod messages;
 mod mount;
-#[cfg(test)]
+#[cfg(all(test, feature = "schema"))]
 pub(crate) mod openapi;
 mod origins;
 mod pages;

@@ -6,7 +6,7 @@
 //! One task serves a session. It reads the frames that wait, submits all of them, and writes the replies that are ready
 //! at once. While the client doesn't read, the task doesn't read either: nothing queues up in the server.
 
-#[cfg(test)]
+#[cfg(all(test, feature = "schema"))]
 mod asyncapi;
 mod deliveries;
 mod dispatch;

@@ -164,13 +164,54 @@ fn a_rule_can_be_off_in_the_tests_of_the_core_and_the_simulator_only() {
     for folder in members() {
         let manifest: toml::Table = read(&format!("{folder}/Cargo.toml")).parse().unwrap();
         for (section, _) in manifest.iter().filter(|(_, s)| s.to_string().contains("rules-off")) {
-            let tests = section == "dev-dependencies" && (folder == "core" || folder == "sim");
-            let may = tests || (folder == "core" && section == "features");
+            let may = match folder.as_str() {
+                "core" => section == "dev-dependencies" || section == "features",
+                folder => folder == "alike" && section == "dependencies",
+            };
             assert!(may, "{folder} has rules-off in [{section}]");
         }
     }
     let features = read("core/Cargo.toml").parse::<toml::Table>().unwrap();
     assert!(features["features"].get("default").is_none(), "a default feature could bring rules-off with it");
+}
+
+/// A manifest of the simulator's copies has what the original needs, and no guard is missing there.
+#[test]
+fn the_simulators_copies_have_the_dependencies_of_the_originals() {
+    for name in ["core", "witness"] {
+        let [copy, original] = [format!("sim/{name}"), name.to_owned()]
+            .map(|folder| -> toml::Table { read(&format!("{folder}/Cargo.toml")).parse().unwrap() });
+        let needed =
+            original["dependencies"].as_table().unwrap().iter().filter(|(_, how)| how.get("optional").is_none());
+        assert!(needed.eq(copy["dependencies"].as_table().unwrap()), "sim/{name}/Cargo.toml");
+    }
+}
+
+/// `doctest = false` saves the start of a compiler for each crate without one.
+#[test]
+fn a_crate_whose_documentation_has_code_runs_it() {
+    let (mut some, mut none) = (0, 0);
+    for folder in members() {
+        let manifest: toml::Table = read(&format!("{folder}/Cargo.toml")).parse().unwrap();
+        let runs =
+            manifest.get("lib").and_then(|lib| lib.get("doctest")).and_then(toml::Value::as_bool).unwrap_or(true);
+        let sources = files(&folder).into_iter().filter(|(path, _)| path.starts_with(root().join(&folder).join("src")));
+        let has = sources.map(|(_, source)| source).any(|source| has_doctest(&source));
+        let is_program = manifest.contains_key("bin") || folder == "xtask";
+        assert!(is_program || runs == has, "{folder}: doctest = {has} in [lib]");
+        (some, none) = (some + usize::from(has), none + usize::from(!has));
+    }
+    assert!(some > 2 && none > 10, "{some} with code, {none} without");
+}
+
+/// Whether the documentation of a file has code that is compiled.
+fn has_doctest(source: &str) -> bool {
+    let mut fences = source.lines().filter_map(|line| {
+        let text = line.trim_start();
+        text.strip_prefix("//!").or_else(|| text.strip_prefix("///"))?.trim_start().strip_prefix("```")
+    });
+    // Each second fence ends what the one before it began.
+    std::iter::from_fn(|| Some((fences.next()?, fences.next()).0)).any(|words| words.trim() != "text")
 }
 
 /// The manifest keeps it from the core (`crates_depend_only_along_the_arrows`); the bounds stand beside the limits.
@@ -313,6 +354,7 @@ fn crates_depend_only_along_the_arrows() {
             ],
         ),
         ("sim", shipped),
+        ("alike", &["core", "server", "mcp", "a2a"]),
         ("xtask", &[]),
     ];
     assert!(members().iter().map(String::as_str).eq(allowed.iter().map(|(folder, _)| *folder)));

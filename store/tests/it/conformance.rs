@@ -1,118 +1,17 @@
-//! The contract of a log, checked against every store.
+//! The contract of a log, checked against every store: of this crate's tests, those of the log on JetStream, or those of the others.
 
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use lastword_facts::{Entry, Seq};
-use lastword_store::{AppendError, Archive, Base, DataDir, InjectedFault, Log, LogReader, MemoryLog, Nats, Snapshots};
-use tempfile::TempDir;
+use lastword_facts::Seq;
+use lastword_store::{AppendError, Base, Log};
 
-use crate::nats_server::One;
 use crate::sample::{long, note, notes};
-use crate::{jetstream, nats_server};
+use crate::stores::each_store;
 
-/// A store under test, initially empty. A new store implements this and joins the list in [`each_store`].
-trait Conforms {
+/// A store under test, initially empty. A new store implements this and joins a list of [`each_store`].
+pub(crate) trait Conforms {
     /// Opens the log; opening it again after dropping the first one is a restart.
     fn open(&self) -> Box<dyn Log>;
-}
-
-impl Conforms for MemoryLog {
-    fn open(&self) -> Box<dyn Log> {
-        Box::new(self.clone())
-    }
-}
-
-/// A workspace of its own on a server that all tests share.
-struct Workspace {
-    nats: Nats,
-    name: String,
-    dir: TempDir,
-    epoch: Arc<AtomicU64>,
-}
-
-impl Workspace {
-    /// Creates a workspace; `None` without the program.
-    fn new() -> Option<Self> {
-        static SERVER: OnceLock<One> = OnceLock::new();
-        static WORKSPACES: AtomicU64 = AtomicU64::new(0);
-        let program = nats_server::program("the log on JetStream")?;
-        let nats = SERVER.get_or_init(|| One::start(&program)).connect();
-        let name = format!("ws-{}", WORKSPACES.fetch_add(1, Ordering::Relaxed));
-        nats_server::create_stream(&nats, &name, 1);
-        Some(Self { nats, name, dir: tempfile::tempdir().unwrap(), epoch: Arc::default() })
-    }
-
-    fn lead(&self) -> Box<dyn Log> {
-        let epoch = self.epoch.fetch_add(1, Ordering::Relaxed) + 1;
-        jetstream::lead(jetstream::open(&self.nats, &self.name, self.dir.path()), epoch).0
-    }
-}
-
-impl Conforms for Workspace {
-    fn open(&self) -> Box<dyn Log> {
-        let Self { nats, name, dir, epoch } = self;
-        // The directory stays with the store.
-        let again = (nats.clone(), name.clone(), dir.path().to_owned(), Arc::clone(epoch));
-        Box::new(Leader { log: Some(self.lead()), begun: false, again })
-    }
-}
-
-/// A leader whose further epochs are further takeovers: the log itself takes one.
-struct Leader {
-    log: Option<Box<dyn Log>>,
-    begun: bool,
-    again: (Nats, String, PathBuf, Arc<AtomicU64>),
-}
-
-impl Leader {
-    fn log(&self) -> &dyn Log {
-        self.log.as_deref().unwrap()
-    }
-}
-
-impl Log for Leader {
-    fn begin_epoch(&mut self) -> Result<u64, AppendError> {
-        if std::mem::replace(&mut self.begun, true) {
-            self.log = None;
-            let (nats, name, dir, epoch) = &self.again;
-            let epoch = epoch.fetch_add(1, Ordering::Relaxed) + 1;
-            self.log = Some(jetstream::lead(jetstream::open(nats, name, dir), epoch).0);
-        }
-        self.log.as_mut().unwrap().begin_epoch()
-    }
-
-    fn append(&mut self, epoch: u64, expect: Seq, entries: &[Arc<Entry>]) -> Result<Seq, AppendError> {
-        self.log.as_mut().unwrap().append(epoch, expect, entries)
-    }
-
-    fn reader(&self) -> Arc<dyn LogReader> {
-        self.log().reader()
-    }
-
-    fn archive(&self) -> Arc<dyn Archive> {
-        self.log().archive()
-    }
-
-    fn snapshots(&self) -> Arc<dyn Snapshots> {
-        self.log().snapshots()
-    }
-}
-
-impl Conforms for TempDir {
-    fn open(&self) -> Box<dyn Log> {
-        DataDir::at(self.path()).open().unwrap()
-    }
-}
-
-/// Runs `check` on every store.
-fn each_store(check: impl Fn(&dyn Conforms)) {
-    check(&MemoryLog::new());
-    check(&tempfile::tempdir().unwrap());
-    if let Some(workspace) = Workspace::new() {
-        check(&workspace);
-    }
 }
 
 /// Runs `check` on an empty log of every store.
@@ -272,32 +171,6 @@ fn everything_is_there_after_a_restart() {
         assert_eq!(log.append(second, Seq(300), &notes(301..=301)).unwrap(), Seq(301));
         assert_eq!(log.reader().entry(Seq(300)).unwrap(), Some(note(300)));
     });
-}
-
-#[test]
-fn an_unknown_outcome_is_found_out_by_reading_the_tail() {
-    for (fault, written) in [(InjectedFault::AmbiguousWritten, 2), (InjectedFault::AmbiguousLost, 1)] {
-        let mut log = MemoryLog::new();
-        let epoch = log.begin_epoch().unwrap();
-        log.append(epoch, Seq(0), &notes(1..=1)).unwrap();
-        log.fail_next(fault);
-        assert!(matches!(log.append(epoch, Seq(1), &notes(2..=2)), Err(AppendError::Ambiguous { .. })));
-        assert_eq!(log.reader().last().unwrap(), Seq(written));
-        assert_eq!(log.append(epoch, Seq(written), &notes(3..=3)).unwrap(), Seq(written + 1));
-    }
-}
-
-#[test]
-fn injected_faults_come_one_append_each() {
-    let mut log = MemoryLog::new();
-    let epoch = log.begin_epoch().unwrap();
-    log.fail_next(InjectedFault::Conflict);
-    log.fail_next(InjectedFault::Full);
-    log.fail_next(InjectedFault::Fatal);
-    assert!(matches!(log.append(epoch, Seq(0), &notes(1..=1)), Err(AppendError::Conflict { .. })));
-    assert!(matches!(log.append(epoch, Seq(0), &notes(1..=1)), Err(AppendError::Full { .. })));
-    assert!(matches!(log.append(epoch, Seq(0), &notes(1..=1)), Err(AppendError::Fatal { .. })));
-    assert_eq!(log.append(epoch, Seq(0), &notes(1..=1)).unwrap(), Seq(1));
 }
 
 #[test]

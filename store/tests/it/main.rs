@@ -11,14 +11,6 @@ mod format;
 #[cfg(test)]
 mod index;
 #[cfg(test)]
-mod jetstream;
-#[cfg(test)]
-mod jetstream_archive;
-#[cfg(test)]
-mod jetstream_faults;
-#[cfg(test)]
-mod nats_server;
-#[cfg(test)]
 mod power;
 #[cfg(test)]
 mod rot;
@@ -26,5 +18,7 @@ mod rot;
 mod sample;
 #[cfg(test)]
 mod spends;
+#[cfg(test)]
+mod stores;
 #[cfg(test)]
 mod witness;

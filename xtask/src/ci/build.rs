@@ -8,9 +8,31 @@ use serde_json::Value;
 
 use super::process::FOLDER;
 use crate::Failed;
+use crate::command::passed;
 
 /// The features of the program that are off by default.
 pub(crate) const FEATURES: &str = "lastword-cli/cluster,lastword-cli/discord";
+
+/// What the README's command leaves out: the crates of these features, the tools, and tests that need a feature. `lastword-alike`
+/// has the features of that command, so that the libraries of others aren't compiled for both.
+const REST: &[&str] = &[
+    "lastword-alike",
+    "lastword-bench",
+    "lastword-bridge",
+    "lastword-cli",
+    "lastword-cluster",
+    "lastword-discord",
+    "lastword-server",
+    "lastword-store",
+    "xtask",
+];
+/// The features of its tests: these, and the types by which the documents of the surface are made.
+const REST_FEATURES: &str = "lastword-cli/cluster,lastword-cli/discord,lastword-server/schema";
+/// Its tests that `cargo test` runs.
+const REST_TESTS: &[&str] =
+    &["--lib", "--bin", "lastword-bench", "--bin", "xtask", "--test", "bench", "--test", "jetstream"];
+/// What it has besides: CI's steps run these tests, and nobody the benches.
+const REST_BUILT: &[&str] = &["--test", "cluster", "--test", "discord", "--bench", "core", "--bench", "log"];
 
 /// A program to keep.
 struct KeptProgram {
@@ -31,6 +53,7 @@ const PLAIN: &[KeptProgram] = &[
 ];
 /// Tests with all features, and the program with them, which is linked as a release is.
 const WHOLE: &[KeptProgram] = &[
+    KeptProgram { folder: "discord", target: "lastword_discord", test: true, name: "fuzzed-discord" },
     KeptProgram { folder: "cli", target: "cluster", test: true, name: "cluster" },
     KeptProgram { folder: "cli", target: "discord", test: true, name: "discord" },
     KeptProgram { folder: "cli", target: "lastword", test: false, name: "lastword" },
@@ -38,26 +61,38 @@ const WHOLE: &[KeptProgram] = &[
 /// Keeps the static program apart from what other commands link.
 const STATIC: &str = "profile.test.package.lastword-cli.strip='debuginfo'";
 
-/// Builds all tests, or with `--features` those that need the features, and the program.
+/// Builds the tests of the README's command, or with `--features` all others, and the program. Our crates are linted as they are
+/// compiled.
 pub(crate) fn run(args: &[&str]) -> Result<(), Failed> {
-    let mut cargo = linting()?;
-    cargo.arg("--message-format=json-render-diagnostics");
-    if args != ["--features"] {
-        build(&mut cargo, PLAIN)?;
-        // As a flag of the first command, this would leave out the programs that tests start.
-        let benches = linting()?.arg("--benches").status()?;
-        return if benches.success() { Ok(()) } else { Err(Failed::new(format!("the benches: {benches}"))) };
+    let is_rest = args == ["--features"];
+    let mut cargo = if is_rest { rest() } else { cargo_test() };
+    cargo.args(["--no-run", "--message-format=json-render-diagnostics"]);
+    cargo.env("RUSTC_WRAPPER", std::env::current_dir()?.join(".ci/rustc"));
+    if !is_rest {
+        return build(&mut cargo, PLAIN);
     }
-    cargo.args(["--features", FEATURES, "--test", "cluster", "--test", "discord", "--config", STATIC]);
+    cargo.args(REST_BUILT).args(["--config", STATIC]);
     build(cargo.env("LASTWORD_STATIC", "1"), WHOLE)
 }
 
-/// Returns a command of Cargo that builds tests, and lints our crates as it compiles them.
-fn linting() -> Result<Command, Failed> {
+/// Runs the tests that the README's command leaves out, except those of the program with features, which steps run.
+pub(crate) fn run_rest(_: &[&str]) -> Result<(), Failed> {
+    passed(&mut rest())
+}
+
+/// Returns the README's command.
+fn cargo_test() -> Command {
     let mut cargo = Command::new("cargo");
-    cargo.args(["test", "--workspace", "--no-run", "--locked"]);
-    cargo.env("RUSTC_WRAPPER", std::env::current_dir()?.join(".ci/rustc"));
-    Ok(cargo)
+    cargo.args(["test", "--locked"]);
+    cargo
+}
+
+/// Returns the command for the tests that the README's command leaves out.
+fn rest() -> Command {
+    let mut cargo = cargo_test();
+    cargo.args(REST.iter().flat_map(|package| ["--package", package]));
+    cargo.args(["--features", REST_FEATURES]).args(REST_TESTS);
+    cargo
 }
 
 /// Builds by a command of Cargo, and keeps programs.

@@ -10,7 +10,7 @@ mod steps;
 use std::path::Path;
 use std::time::Instant;
 
-pub(crate) use self::build::{FEATURES, run as build};
+pub(crate) use self::build::{FEATURES, run as build, run_rest as tests};
 pub(crate) use self::features::run as features;
 use self::lanes::Lanes;
 use self::process::FOLDER;

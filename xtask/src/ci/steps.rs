@@ -116,7 +116,16 @@ pub(super) const STEPS: &[CiStep] = &[
     // The README's command. Much in it waits for a moment that a busy machine misses: only idle steps run beside it.
     CiStep {
         name: "tests",
-        run: "env RUST_TEST_THREADS=4 cargo test --workspace --locked",
+        run: "env RUST_TEST_THREADS=4 cargo test --locked",
+        after: &["build with features"],
+        load: 180,
+        again: true,
+        show: Show::Tests,
+        ..STEP
+    },
+    CiStep {
+        name: "tests with features",
+        run: "env RUST_TEST_THREADS=4 cargo xtask ci-tests",
         after: &["build with features"],
         load: 180,
         again: true,
@@ -191,21 +200,29 @@ pub(super) const STEPS: &[CiStep] = &[
     CiStep { name: "demo", run: "target/ci/lastword demo", show: Show::Lines(" ok"), ..WHOLE },
     CiStep {
         name: "interleavings",
-        run: "cargo test --package lastword-broker --features interleavings --lib --locked -- interleavings",
+        run: "cargo test --package lastword-alike --package lastword-broker --features lastword-broker/interleavings --lib --locked \
+              -- interleavings",
         show: Show::Tests,
         ..CHECK
     },
     // As users build it: the features of its own dependencies are enough.
-    CiStep { name: "program", run: "cargo check --locked", ..CHECK },
+    CiStep { name: "program", run: "cargo check --locked --package lastword-cli", ..CHECK },
     CiStep {
         name: "docs",
         run: "env RUSTDOCFLAGS=-Dwarnings cargo doc --no-deps --lib --locked --workspace --exclude lastword-bench \
-              --exclude lastword-sim --features lastword-cli/cluster,lastword-cli/discord",
+              --exclude lastword-sim --exclude lastword-sim-core --exclude lastword-sim-witness --exclude lastword-alike \
+              --features lastword-cli/cluster,lastword-cli/discord",
         after: &["cluster"],
         ..CHECK
     },
     CiStep { name: "features", run: "cargo xtask ci-features", show: Show::Lines("/"), ..CHECK },
     CiStep { name: "fuzzed", run: "env LASTWORD_FUZZ_SECONDS=2 target/ci/fuzzed --nocapture fuzzed::", ..FUZZ },
+    CiStep {
+        name: "fuzzed discord",
+        run: "env LASTWORD_FUZZ_SECONDS=2 target/ci/fuzzed-discord --nocapture properties::",
+        after: &["build with features"],
+        ..FUZZ
+    },
     CiStep {
         name: "fuzzed config",
         run: "env LASTWORD_FUZZ_SECONDS=2 target/ci/fuzzed-config --nocapture config_property::",

@@ -10,11 +10,11 @@ use async_nats::connection::State;
 use lastword_facts::{Entry, Seq};
 use lastword_store::{AppendError, Lease, Mirror, MirrorError, Nats};
 
-use crate::jetstream::{follow, held, lead, open};
 use crate::nats_server::{
     One, Three, connect, create_stream, delete_consumers, program, runtime, spoil_consumers, until,
 };
 use crate::sample::{long, note, notes};
+use crate::stream::{follow, held, lead, open};
 
 /// Returns how often the stream's leader is killed; `LASTWORD_NATS_KILLS=20` for the long run.
 fn kills() -> usize {

@@ -10,9 +10,9 @@ use lastword_store::format::FOLDER_ARCHIVE;
 use lastword_store::{Base, DataDir, Log, Mirror, MirrorError, Nats, move_out};
 use tempfile::TempDir;
 
-use crate::jetstream::{follow, lead, open};
 use crate::nats_server::{One, create_stream, program, runtime};
 use crate::sample::{note, notes};
+use crate::stream::{follow, lead, open};
 
 /// A workspace with a leader, in whose stream each entry is a commit.
 struct Team {
