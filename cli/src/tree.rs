@@ -52,8 +52,8 @@ fn counts(view: &ConversationView) -> StyledLine {
     let counters = &view.summary.counters;
     // As the console counts them; a view without its tree has those of the conversation alone.
     let all = (nodes(&view.tree) + view.left_out).max(counters.messages);
-    let included = if all > counters.messages { ", child conversations included" } else { "" };
-    let mut line = vec![plain(format!("  {all} messages{included}, {} open", counters.open_tasks))];
+    let in_all = if all > counters.messages { " in all" } else { "" };
+    let mut line = vec![plain(format!("  {all} messages{in_all}, {} open", counters.open_tasks))];
     for (name, what) in [("depth_max", "deepest"), ("turns_soft_max", "since a human spoke")] {
         let limit = view.limits.iter().find(|limit| limit.name == name);
         line.extend(limit.into_iter().flat_map(|limit| [plain(", "), used(what, limit)]));

@@ -198,7 +198,9 @@ pub(super) fn runs(view: &AgentView) -> Cell {
 
 /// Formats a conversation's status, or for whom its work waits.
 pub(crate) fn told_state(summary: &ConversationSummary, waits_for_human: bool) -> Cell {
-    if waits_for_human && summary.standing() == ConversationStatus::Active {
+    // An open dialog counts as a wait for a human, too, and only its own user can answer it.
+    let waits = waits_for_human && summary.waits_for_user.is_empty();
+    if waits && summary.standing() == ConversationStatus::Active {
         return ("waiting for a human".to_owned(), Tone::Warn);
     }
     state_of(summary)
