@@ -398,7 +398,7 @@ const BROKER_THREADS: &[&str] = &[
 
 const SERVER_LAYERS: Layers = &[
     &["attempts", "base_path", "cloud_event", "cron", "error", "tls", "trace"],
-    &["oidc", "origins"],
+    &["kept", "oidc", "origins"],
     &["backup", "views"],
     &["passkeys"],
     &["console"],
