@@ -11,7 +11,7 @@ import requests
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR") or "target")
 BINARY = os.environ.get("LASTWORD") or ROOT / TARGET / "debug" / "lastword"
-# The server with the surface that the conformance suite calls: an example, which `cargo test` builds.
+# The server with the surface that the conformance suite calls: an example, which `cargo tests` builds.
 FIXTURES = [ROOT / TARGET / "debug" / "examples" / "mcp_fixtures"]
 STOP_SECONDS_MAX = 20
 CALL_SECONDS_MAX = 30

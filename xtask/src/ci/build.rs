@@ -1,4 +1,4 @@
-//! Builds the tests, and keeps the programs that steps run beside `cargo test`, which replaces `target/debug/lastword`
+//! Builds the tests, and keeps the programs that steps run beside `cargo tests`, which replaces `target/debug/lastword`
 //! when it begins.
 
 use std::path::Path;
@@ -28,7 +28,7 @@ const REST: &[&str] = &[
 ];
 /// The features of its tests: these, and the types by which the documents of the surface are made.
 const REST_FEATURES: &str = "lastword-cli/cluster,lastword-cli/discord,lastword-server/schema";
-/// Its tests that `cargo test` runs.
+/// Its tests that `cargo tests` runs.
 const REST_TESTS: &[&str] =
     &["--lib", "--bin", "lastword-bench", "--bin", "xtask", "--test", "bench", "--test", "jetstream"];
 /// What it has besides: CI's steps run these tests, and nobody the benches.
@@ -83,13 +83,14 @@ pub(crate) fn run_rest(_: &[&str]) -> Result<(), Failed> {
 /// Returns the README's command.
 fn cargo_test() -> Command {
     let mut cargo = Command::new("cargo");
-    cargo.args(["test", "--locked"]);
+    cargo.args(["tests", "--locked"]);
     cargo
 }
 
 /// Returns the command for the tests that the README's command leaves out.
 fn rest() -> Command {
-    let mut cargo = cargo_test();
+    let mut cargo = Command::new("cargo");
+    cargo.args(["test", "--locked"]);
     cargo.args(REST.iter().flat_map(|package| ["--package", package]));
     cargo.args(["--features", REST_FEATURES]).args(REST_TESTS);
     cargo
