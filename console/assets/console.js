@@ -390,6 +390,21 @@
     sourceElement.reset();
   });
 
+  // --- What is shown once has a button that copies it, where the browser has a clipboard.
+  const offerCopies = () => {
+    if (!navigator.clipboard) return;
+    for (const text of $$('.made pre.rule:not(:has(+ .copy))')) {
+      const button = Object.assign(document.createElement('button'), { type: 'button', className: 'copy', textContent: 'Copy' });
+      button.addEventListener('click', async () => {
+        await navigator.clipboard.writeText(text.textContent);
+        button.textContent = 'Copied';
+      });
+      text.after(button);
+    }
+  };
+  document.addEventListener('htmx:after:swap', offerCopies);
+  offerCopies();
+
   // --- A form asks the browser for something, and is sent again with it.
   const plain = (bytes) => btoa(String.fromCharCode(...new Uint8Array(bytes))).replace(/\+/g, '-').replace(/\//g, '_').replace(/=+$/, '');
   const raw = (text) => Uint8Array.from(atob(text.replace(/-/g, '+').replace(/_/g, '/')), (letter) => letter.charCodeAt(0));

@@ -19,7 +19,7 @@ use super::call::Extent;
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
-use super::parts::{badge, conversation, countdown, excerpt, foreign, foreign_line, links, time, url};
+use super::parts::{badge, clock, conversation, countdown, excerpt, foreign, foreign_line, links, time, url};
 use super::session::Viewer;
 use super::terms::told_within;
 use super::{call, edit, exchange, incidents, markdown};
@@ -344,7 +344,11 @@ fn question(viewer: &Viewer, moment: &Moment, decision: &Decision, asked: &Escal
             }
             (chain(viewer, decision, &asked.reference))
             (markdown::text(&asked.message))
-            @if decision.due.is_some() { div.facts { span { "If nobody answers in time, the task that asked ends." } } }
+            @match decision.due {
+                Some(due) if decision.lease_until == Some(due) => div.facts { span { "Withdrawn if " (foreign_line(&asked.agent)) " isn't heard of in the time left, before " (clock(due)) "." } },
+                Some(_) => div.facts { span { "If nobody answers in time, the task that asked ends." } },
+                None => {}
+            }
             @if asked.cause == EscalationCause::NoProgress {
                 p { a href={ (url("/questions/")) (id) } { "What was said again and again" } }
             }

@@ -141,8 +141,8 @@ async fn by_code(ctx: &Context, code: &str) -> Result<Proven, ApiError> {
         }
         (None, _) => {
             ctx.handle.metrics().refuse(Code::Unauthenticated);
-            let text = "This link was used already or is older than 15 minutes, of a QR code 2. Run lastword console for a new \
-                        one, or sign in with your token";
+            let text = "This link was used already or is too old: one of a QR code is valid for 2 minutes, any other for 15. Run \
+                        lastword console for a new one, or sign in with your token";
             return Err(ApiError::new(Code::Unauthenticated, text));
         }
     };

@@ -155,7 +155,7 @@ fn adding(viewer: &Viewer) -> Markup {
                     @for role in Role::ALL { option value=(role.word()) selected[*role == Role::Approver] { (role.word()) } }
                 } }
             }
-            p.faint { "A viewer reads; an approver decides; an operator stops, grants and schedules; an owner sets limits and roles." }
+            p.faint { "A viewer reads, and posts in rooms; an approver decides; an operator stops, grants and schedules; an owner sets limits and roles." }
             button type="submit" { "Invite" }
         }))
     }

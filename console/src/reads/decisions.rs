@@ -71,7 +71,7 @@ pub(crate) struct Decision {
     /// The time at which it is settled without a human, withdrawn, or at which the work that it holds ends, whichever is
     /// first; `None` if it waits as long as it takes.
     pub(crate) due: Option<Time>,
-    /// For a held call: when its agent's lease ends unless it is renewed, which withdraws the call.
+    /// For a held call or an agent's question: when its turn's lease ends unless it is renewed, which withdraws it.
     pub(crate) lease_until: Option<Time>,
     /// For a held call: that its agent is paused or stopped, by itself or with the workspace.
     pub(crate) agent_state: Option<Running>,
@@ -454,7 +454,13 @@ fn row(state: &State, id: DecisionId) -> Option<DecisionRow> {
     let priority = task.map_or(Priority::Normal, |task| priority(state, task));
     let turn =
         task.and_then(|task| state.tasks.get(&task)).and_then(Task::turn).and_then(|turn| state.turns.get(&turn));
-    let lease_until = turn.filter(|_| matches!(id, DecisionId::Call(_))).map(|turn| turn.lease_until);
+    // What an agent waits for in its turn ends with the turn.
+    let waits = match id {
+        DecisionId::Question(id) => state.escalations.get(&id).is_some_and(|one| one.cause == EscalationCause::Asked),
+        DecisionId::Call(_) => true,
+        DecisionId::Latch(_) => false,
+    };
+    let lease_until = turn.filter(|_| waits).map(|turn| turn.lease_until);
     let due = due.into_iter().chain(lease_until).min();
     let caller = if let DecisionId::Call(id) = id { state.approvals.get(&id) } else { None };
     let caller = caller.and_then(|known| state.agent(known.agent));

@@ -125,6 +125,18 @@ async fn a_call_of_a_turn_says_when_the_silence_of_its_agent_withdraws_it() {
 }
 
 #[tokio::test]
+async fn a_question_says_when_the_silence_of_its_agent_withdraws_it() {
+    let world = World::within(Limits { lease_ms: 60_000, ..Limits::default() }, &["kilo"]).await;
+    world.send("operator", "kilo", "T-1", "clean").await.is(201);
+    let turn = world.take("kilo").await["turn"]["token"].as_str().unwrap().to_owned();
+    let ask = world.request("kilo", reqwest::Method::POST, "/v1/escalations").header("lastword-turn", turn);
+    let asked = ask.json(&json!({ "message": "Shall I?" })).send().await.unwrap();
+    assert!(asked.status().is_success(), "{asked:?}");
+    let page = Browser::signed_in(&world).await.get("/questions/esc-1").await.is(200);
+    page.has("Withdrawn if kilo isn't heard of in the time left, before <time ").lacks("If nobody answers in time");
+}
+
+#[tokio::test]
 async fn the_card_of_an_agent_that_is_paused_says_that_an_approved_call_waits() {
     let world = World::with(&["kilo"]).await;
     let browser = Browser::signed_in(&world).await;

@@ -107,7 +107,8 @@ impl Channels {
         let internal = |error: io::Error| ApiError::internal(&error.to_string());
         let secret = secret.map_or_else(|| random().map(|bytes| hex(&bytes)).map_err(internal), Ok)?;
         let added = Added { name, url, secret, minimum };
-        added.channel(self.allow_private).map_err(|why| FieldError::new("webhook", why))?;
+        let wrong = |why: String| FieldError::new("url", why.trim_start_matches("webhook ").to_owned());
+        added.channel(self.allow_private).map_err(wrong)?;
         let secret = added.secret.clone();
         self.change(|webhooks| {
             if self.is_configured(&added.name) || webhooks.iter().any(|known| known.name == added.name) {
