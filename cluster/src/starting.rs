@@ -85,13 +85,17 @@ pub(crate) async fn join(cluster: &ClusterConfig, dir: &Path) -> Result<Joined, 
     let metrics_token = metrics_token(dir).map_err(failed)?;
     let own = Secret::token().map_err(failed)?;
     let secret = patiently(async || Ok(shared_secret(&registry, &own).await?)).await?;
-    let lost = patiently(async || missing(&registry, dir).await).await?;
+    let started_at = patiently(async || Ok(registry.last_revision().await?)).await?;
+    let list = async || Ok(registry.list_all(&WATCHED).await?);
+    let mut records = patiently(list).await?;
+    let lost = patiently(async || missing(&registry, &records, dir).await).await?;
     if !lost.is_empty() && !cluster.accept_missing {
         return Err(NodeError::Missing { workspaces: lost.join(", "), place: dir.to_owned() });
     }
     patiently(async || create_workspace(&nats, &registry, WORKSPACE_MAIN, replicas).await).await?;
-    let started_at = patiently(async || Ok(registry.last_revision().await?)).await?;
-    let records = patiently(async || Ok(registry.list_all(&WATCHED).await?)).await?;
+    if !records.iter().any(|record| record.key == workspace_key(WORKSPACE_MAIN)) {
+        records = patiently(list).await?;
+    }
     Ok(Joined { nats, registry, secret, replicas, session, metrics_token, started_at, records })
 }
 
@@ -136,10 +140,10 @@ fn is_workspace(name: &str) -> bool {
 }
 
 /// Returns the workspaces of which this node has a log, and of which the registry never heard.
-async fn missing(registry: &Registry, dir: &Path) -> Result<Vec<String>, NodeError> {
+async fn missing(registry: &Registry, records: &[Record], dir: &Path) -> Result<Vec<String>, NodeError> {
     let failed = |source| NodeError::File { place: dir.to_owned(), source };
-    let listed = registry.list(&workspace_key("")).await?.into_iter().map(|record| record.key);
-    let (listed, mut missing) = (listed.collect::<BTreeSet<String>>(), Vec::new());
+    let listed: BTreeSet<&str> = records.iter().map(|record| record.key.as_str()).collect();
+    let mut missing = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
@@ -147,7 +151,7 @@ async fn missing(registry: &Registry, dir: &Path) -> Result<Vec<String>, NodeErr
         // What was removed leaves a mark in the registry, and its log on the nodes.
         if is_workspace(name)
             && path.join(FILE_LOG).exists()
-            && !listed.contains(&key)
+            && !listed.contains(key.as_str())
             && !registry.has_known(&key).await?
         {
             missing.push(name.to_owned());

@@ -82,7 +82,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
                 ul.lines { @for decision in &lists.settled { (decision::settled(&moment, decision)) } }
             }
         }
-        p { a href=(url("/conversations#lifted")) { "Limits that were lifted" } }
+        p.onward { a href=(url("/conversations#lifted")) { "Limits that were lifted" } }
     };
     let page = Page { title: "Inbox", place: Place::Inbox, topics: &[Topic::Inbox], main };
     viewer.page(&ctx, &moment, page).await

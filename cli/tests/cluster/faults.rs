@@ -103,7 +103,7 @@ fn a_node_that_stops_in_order_is_handed_nothing_back() {
     // Clients that are connected and ask nothing hold its end up.
     let idle: Vec<_> = (0..20).map(|_| idle_connection(&world.nodes[node].url)).collect();
     let before = world.lease("main");
-    let mut watch = runtime().block_on(world.registry.watch()).unwrap();
+    let mut watch = runtime().block_on(world.registry.watch(&[""])).unwrap();
     assert_eq!(world.nodes[node].terminate(), 0, "{}", world.nodes[node].said());
     drop(idle);
     until("another node leads", || world.leader("main").is_some_and(|leader| leader != node));
