@@ -71,11 +71,11 @@ async fn what_a_webhook_may_not_be_is_refused_with_the_reason_and_a_restart_know
         browser.post_from("/team/channels", &fields, "div#add-webhook-said").await
     };
     for (name, url, secret, minimum, why) in [
-        ("desk", "http://hooks.example/", SECRET, "low", "use https"),
+        ("desk", "http://hooks.example/", SECRET, "low", "`url` is http: use https"),
         ("desk", "https://127.0.0.1/", SECRET, "low", "loopback"),
         ("desk", "https://169.254.169.254/", SECRET, "low", "link-local"),
         ("desk", "https://user:pass@hooks.example/", SECRET, "low", "secret"),
-        ("desk", "https://hooks.example/", "short", "low", "16 bytes"),
+        ("desk", "https://hooks.example/", "short", "low", "`secret` the webhook"),
         ("desk", "https://hooks.example/", SECRET, "huge", "no severity"),
         ("a b", "https://hooks.example/", SECRET, "low", "a b"),
         ("devices", "https://hooks.example/", SECRET, "low", "name of another channel"),

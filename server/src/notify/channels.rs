@@ -13,7 +13,7 @@ use lastword_wire::FieldError;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex, watch};
 
-use super::channel::{Channel, HOURLY_MAX, Means, STALE, Severity, WINDOW, Webhook};
+use super::channel::{Channel, HOURLY_MAX, Means, STALE, Severity, Target, WINDOW, Webhook};
 use crate::backup::FILE_CHANNELS;
 use crate::error::ApiError;
 use crate::kept;
@@ -107,8 +107,10 @@ impl Channels {
         let internal = |error: io::Error| ApiError::internal(&error.to_string());
         let secret = secret.map_or_else(|| random().map(|bytes| hex(&bytes)).map_err(internal), Ok)?;
         let added = Added { name, url, secret, minimum };
-        let wrong = |why: String| FieldError::new("url", why.trim_start_matches("webhook ").to_owned());
-        added.channel(self.allow_private).map_err(wrong)?;
+        let of_url = |why: String| FieldError::new("url", why.trim_start_matches("webhook ").to_owned());
+        Target::new(&added.url, self.allow_private).map_err(of_url)?;
+        // The address is good, so what is wrong is the secret.
+        added.channel(self.allow_private).map_err(|why| FieldError::new("secret", why))?;
         let secret = added.secret.clone();
         self.change(|webhooks| {
             if self.is_configured(&added.name) || webhooks.iter().any(|known| known.name == added.name) {
