@@ -32,9 +32,15 @@ esac"""
 
 
 def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    """Returns a free port below those that the kernel gives out, so that no connection takes it before its server does."""
+    while True:
+        port = random.randrange(20000, 32000)
+        with socket.socket() as listener:
+            try:
+                listener.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
 
 
 def listens(port):
@@ -85,22 +91,24 @@ class RelayHandler(BaseHTTPRequestHandler):
 
 
 class Trace(unittest.TestCase):
-    def receiver(self, *line):
-        """Starts a receiver; returns its output, which grows."""
+    def receiver(self, port, *line):
+        """Starts a receiver that listens at a port; returns its output, which grows."""
         started = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.addCleanup(lambda: (started.terminate(), started.wait(30), started.stdout.close()))
         lines = []
         threading.Thread(target=lambda: lines.extend(started.stdout), daemon=True).start()
+        until(f"{line[0]} at {port}", lambda: listens(port) or started.poll() is not None)
+        self.assertIsNone(started.poll(), f"{line} ended: {''.join(lines)}")
         return lines
 
     def setUp(self):
         tap, collector, grpc = free_port(), free_port(), free_port()
-        self.tapped = self.receiver(PYTHON, "-u", "-m", "oteltap", "--port", str(tap))
+        self.tapped = self.receiver(tap, PYTHON, "-u", "-m", "oteltap", "--port", str(tap))
         agent = next(pathlib.Path(PYTHON).parent.parent.glob("lib/python3*/site-packages/rotel/rotel-agent"))
         self.collected = self.receiver(
+            collector,
             agent, "start", "--otlp-http-endpoint", f"127.0.0.1:{collector}", "--otlp-grpc-endpoint", f"127.0.0.1:{grpc}",
             "--exporter", "blackhole", "--debug-log", "traces", "--debug-log-verbosity", "detailed", "--batch-timeout", "200ms")
-        until("both receivers", lambda: listens(tap) and listens(collector))
         self.relay = Relay([f"http://127.0.0.1:{port}" for port in (tap, collector)])
         self.addCleanup(lambda: (self.relay.shutdown(), self.relay.server_close()))
         self.space = Workspace(f'[telemetry]\nendpoint = "{self.relay.address("lastword")}"\n')

@@ -16,7 +16,8 @@ pub(super) fn step(ended: &EndedStep) {
     match step.show {
         Show::Nothing => {}
         Show::Tests => {
-            println!("    {} tests passed, {} are ignored", count(output, "passed;"), count(output, "ignored;"))
+            let [passed, ignored, filtered] = ["passed;", "ignored;", "filtered out;"].map(|word| count(output, word));
+            println!("    {passed} tests passed, {ignored} are ignored, {filtered} are filtered out")
         }
         Show::Lines(part) => output.lines().filter(|line| line.contains(part)).for_each(|line| println!("    {line}")),
     }
