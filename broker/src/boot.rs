@@ -1,7 +1,7 @@
 //! Starts the broker: loads the snapshot, replays the rest of the log, takes the epoch, starts the threads.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 
 use lastword_core::{Core, Input, Out, Principal, State};
 use lastword_facts::fact::EDITION;
@@ -99,7 +99,7 @@ pub fn boot_by(
         holders: Holders::new(core.state().limits.holder_ms),
         saving: Mutex::default(),
         unread: Mutex::default(),
-        limits: core.state().limits.clone(),
+        limits: RwLock::new(Arc::new(core.state().limits.clone())),
         metrics: Metrics::of(core.state()),
         committed: watching,
         milestones: due,

@@ -1,7 +1,7 @@
 //! The handle through which the rest of the process calls the broker.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use lastword_core::input::Delivery;
 use lastword_core::{Input, Principal, Reply};
@@ -46,8 +46,8 @@ pub(crate) struct BrokerShared {
     pub(crate) saving: Mutex<()>,
     /// Deliveries whose reader disconnected before it received them; the agent's next call gets them again (L2).
     pub(crate) unread: Mutex<Unread>,
-    /// The limits in force, which change only at a start.
-    pub(crate) limits: Limits,
+    /// The limits in force, for what is checked before the core.
+    pub(crate) limits: RwLock<Arc<Limits>>,
     pub(crate) metrics: Metrics,
     pub(crate) committed: watch::Receiver<Seq>,
     /// The position of the last durable fact at which a snapshot was due.
@@ -68,6 +68,16 @@ impl BrokerShared {
 
     pub(crate) fn saving(&self) -> MutexGuard<'_, ()> {
         self.saving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn limits(&self) -> Arc<Limits> {
+        Arc::clone(&self.limits.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes the limits over that a human changed.
+    pub(crate) fn set_limits(&self, limits: &Limits) {
+        self.holders.set_holder_ms(limits.holder_ms);
+        *self.limits.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(limits.clone());
     }
 
     fn unread(&self) -> MutexGuard<'_, Unread> {
@@ -103,7 +113,7 @@ impl BrokerShared {
         kept.insert(at, delivery);
         // A human's message may be the answer to a grant, so it is never dropped. A human's inbox has no limit either.
         let of_agent = kept.front().is_some_and(|oldest| oldest.turn.is_some());
-        if of_agent && kept.len() as u64 > self.limits.inbox_max {
+        if of_agent && kept.len() as u64 > self.limits().inbox_max {
             kept.pop_front();
         }
     }
@@ -470,8 +480,8 @@ impl Handle {
 
     /// Returns the limits in force.
     #[must_use]
-    pub fn limits(&self) -> &Limits {
-        &self.0.limits
+    pub fn limits(&self) -> Arc<Limits> {
+        self.0.limits()
     }
 
     pub(crate) fn saving(&self) -> MutexGuard<'_, ()> {

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use lastword_core::State;
 use lastword_facts::Time;
@@ -44,7 +45,7 @@ pub struct Claimable {
 /// The holders of open turns, and the clients whose sessions are open.
 pub struct Holders {
     table: Mutex<Table>,
-    holder_ms: u64,
+    holder_ms: AtomicU64,
 }
 
 #[derive(Default)]
@@ -75,7 +76,15 @@ enum Access {
 impl Holders {
     /// Frees a turn of a client without an id after this time without a sign.
     pub(crate) fn new(holder_ms: u64) -> Self {
-        Self { table: Mutex::default(), holder_ms }
+        Self { table: Mutex::default(), holder_ms: AtomicU64::new(holder_ms) }
+    }
+
+    pub(crate) fn set_holder_ms(&self, holder_ms: u64) {
+        self.holder_ms.store(holder_ms, Ordering::Relaxed);
+    }
+
+    fn holder_ms(&self) -> u64 {
+        self.holder_ms.load(Ordering::Relaxed)
     }
 
     /// Makes `client` the holder of a turn of `agent`. Returns `false` if another client holds it.
@@ -90,7 +99,7 @@ impl Holders {
         let mut table = self.lock();
         // Few turns of an agent are open, so what has ended is dropped here.
         table.turns.retain(|id, held| held.agent != agent || state.turns.get(id).is_some_and(|turn| turn.open));
-        if !matches!(table.access(agent, turn, client, now, self.holder_ms), Access::Own) {
+        if !matches!(table.access(agent, turn, client, now, self.holder_ms()), Access::Own) {
             return false;
         }
         table.turns.insert(turn, Holder { agent, client, seen: now, closed: false });
@@ -116,7 +125,7 @@ impl Holders {
         let Some(own) = state.agent(agent) else { return found };
         found.full = own.turns.len() as u64 >= own.turns_max(&state.limits);
         for turn in own.turns.iter().copied() {
-            match table.access(agent, turn, client, now, self.holder_ms) {
+            match table.access(agent, turn, client, now, self.holder_ms()) {
                 Access::Own => found.own.push(turn),
                 Access::Later(at, joins) => {
                     found.shared.extend((joins && waits(state, turn)).then_some(turn));
@@ -136,7 +145,7 @@ impl Holders {
     /// Returns whether a client may continue this turn.
     #[must_use]
     pub fn may_continue(&self, agent: AgentId, turn: TurnId, client: Option<ClientId>, now: Time) -> bool {
-        matches!(self.lock().access(agent, turn, client, now, self.holder_ms), Access::Own)
+        matches!(self.lock().access(agent, turn, client, now, self.holder_ms()), Access::Own)
     }
 
     /// Returns the holders of the agent's turns: the clients with an id, and the number of turns without.

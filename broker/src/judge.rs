@@ -146,6 +146,7 @@ impl Judge {
         match self.writing.rebuild() {
             Ok(core) => {
                 (self.core, self.dropped_batches) = (core, lost);
+                self.shared.set_limits(&self.core.state().limits);
                 // Commands judged after the lost batch build on its facts and are lost too. Dropping them makes their
                 // callers' handles report the full disk.
                 self.shared.clock.lose_jump(self.batch.jumped_ms);
@@ -210,6 +211,7 @@ impl Judge {
             QueueEntry::Read(read) => return Some(read(&self.live())),
         };
         self.batch.urgent |= matches!(input, Input::Control(..));
+        let changes_limits = matches!(input, Input::ChangeLimit(..));
         let clock = &self.shared.clock;
         if let Input::Idled(by, ms) = input {
             // A human accepts the difference as it is at this moment: another human may have accepted it a moment ago,
@@ -218,6 +220,9 @@ impl Judge {
             self.batch.jumped_ms += idled(&mut self.core, clock, by, ms, &mut self.out);
         } else {
             self.core.handle(clock.now(), input, &mut self.out);
+        }
+        if changes_limits {
+            self.shared.set_limits(&self.core.state().limits);
         }
         let woken = self.batch.wakes.len();
         let release = self.absorb(then);

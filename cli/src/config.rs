@@ -224,7 +224,7 @@ fn read_file(path: &Path, named: bool) -> Result<Option<String>, Failure> {
 }
 
 /// Returns `FILE:LINE` of a byte of the file.
-fn place(path: &Path, text: &str, at: usize) -> String {
+pub(crate) fn place(path: &Path, text: &str, at: usize) -> String {
     format!("{}:{}", path.display(), text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1)
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use lastword_broker::archive::ArchivePolicy;
 use lastword_client::wire::nearest;
 use lastword_facts::Limits;
-use lastword_facts::limits::{Approvers, LIMITS, Profile};
+use lastword_facts::limits::{Approvers, LIMITS, Profile, may_be};
 use lastword_facts::names::AgentName;
 use lastword_facts::policy::Policy;
 use lastword_programs::Price;
@@ -24,9 +24,6 @@ use crate::quantity::{duration, milliseconds};
 use crate::team::Member;
 use crate::telemetry::TelemetryTable;
 use crate::tls::TlsMode;
-
-/// The times that may be 0: no limit, and no minimum.
-const MAY_BE_ZERO: [&str; 2] = ["unattended_ms", "progress_interval_ms"];
 
 /// The members of `lastword.toml`.
 #[derive(Debug, Default, Deserialize)]
@@ -104,7 +101,7 @@ impl Configuration {
         let profile = self.profile.as_ref().map_or(Profile::Strict, |profile| *profile.get_ref());
         let mut limits = Limits { approvers: self.approvers.clone(), ..Limits::of(profile) };
         for (name, value) in &self.limits {
-            if *value.get_ref() == 0 && name.ends_with("_ms") && !MAY_BE_ZERO.contains(&name.as_str()) {
+            if !may_be(name, *value.get_ref()) {
                 return Err(Failure::usage(format!("{name} is 0, and a time has to be longer")).hint(
                     "leave it out for the default; `lastword limits` lists the limits, and which of them 0 turns off",
                 ));

@@ -10,6 +10,7 @@ mod context;
 mod demo;
 #[cfg(feature = "discord")]
 mod discord;
+mod editable_config;
 mod environment;
 mod explanation;
 mod failure;
@@ -21,7 +22,6 @@ mod out;
 mod policy;
 mod quantity;
 mod render;
-mod rule_book;
 mod service;
 mod session;
 mod story;

@@ -195,14 +195,14 @@ pub(super) async fn set_role(
 }
 
 /// Formats a limit's value in the field's unit.
-fn amount(value: u64, unit: u64) -> String {
+pub(super) fn amount(value: u64, unit: u64) -> String {
     let places = unit.ilog10() as usize;
     let text = format!("{}.{:0places$}", value / unit, value % unit);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// Parses a field's text into the limit's own unit; an empty field is 0.
-fn units(name: &str, text: &str, unit: u64) -> Result<u64, ApiError> {
+pub(super) fn units(name: &str, text: &str, unit: u64) -> Result<u64, ApiError> {
     let wrong = || no_amount(name, text);
     let (whole, part) = text.trim().split_once('.').unwrap_or((text.trim(), ""));
     // Parsed as digits, not as a float: money must not be rounded.

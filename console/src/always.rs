@@ -112,7 +112,7 @@ fn words(matched: &Matched) -> String {
 }
 
 fn confirm(ctx: &Context, viewer: &Viewer, held: &ApprovalView, width: Width) -> Markup {
-    let Some(place) = ctx.policies.place() else {
+    let Some(place) = ctx.config.place() else {
         return html! {
             p { "This server has no configuration file that it can write. Add the rule to its " code { "lastword.toml" } ", above the other rules; it takes effect at the next server start." }
             p { "Nothing has changed" @if held.state == ApprovalState::Pending { ", and " (held.id) " itself stays pending until you decide it" } "." }

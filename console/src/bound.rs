@@ -3,14 +3,19 @@
 use std::collections::BTreeMap;
 
 use lastword_facts::Limits;
+use lastword_facts::fact::Role;
 use lastword_facts::limits::{LIMITS, Profile};
 use lastword_server::Context;
 use maud::{Markup, html};
 
 use super::parts::{capital, limit_words, number, url};
+use super::session::Viewer;
 
 /// The limits on which the bound of a grant depends.
 const BOUNDING: [&str; 4] = ["hops_max", "task_requests_max", "grant_messages_max", "grant_turns_max"];
+
+/// Values of some limits, by name.
+type Values = Vec<(&'static str, u64)>;
 
 /// What one grant can cause, at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +35,7 @@ impl Bound {
 }
 
 /// Shows the profile, what one grant can cause, and what it could with other limits.
-pub(super) fn bound(ctx: &Context, limits: &Limits, wanted: &BTreeMap<String, String>) -> Markup {
+pub(super) fn bound(ctx: &Context, viewer: &Viewer, limits: &Limits, wanted: &BTreeMap<String, String>) -> Markup {
     let other = changed(limits, wanted);
     html! {
         section.card #bound aria-labelledby="bound-title" {
@@ -47,12 +52,19 @@ pub(super) fn bound(ctx: &Context, limits: &Limits, wanted: &BTreeMap<String, St
                 p { button type="submit" { "Compare" } }
             }
             @match &other {
-                Ok(None) => { p.faint { "Enter other values to compare the bounds. Nothing changes here." } }
-                Ok(Some((other, lines))) => div #after role="status" {
+                Ok(None) => { p.faint { "Enter other values to compare the bounds. Comparing changes nothing." } }
+                Ok(Some((other, values))) => div #after role="status" {
                     (compared(limits, other))
                     (warning(other))
-                    p { "Only the configuration changes these limits. Write in " code { (place(ctx)) } ", under " code { "[limits]" } ", and start the server again:" }
-                    pre.rule { (lines) }
+                    @if ctx.config.place().is_none() {
+                        p { "These limits are changed where the configuration of this server is kept, under " code { "[limits]" } ":" }
+                        pre.rule { @for (name, value) in values { (name) " = " (value) "\n" } }
+                    } @else if other.bound_messages() <= other.bound_ceiling_messages {
+                        (viewer.allowed(Role::Owner, "Changing limits", || viewer.fill_in("set-bound", "/limits", &html! {
+                            @for (name, value) in values { input type="hidden" name=(name) value=(value); }
+                            button type="submit" { "Change these limits" }
+                        })))
+                    }
                 },
                 Err(problem) => { p.bad role="alert" { (problem) } }
             }
@@ -60,9 +72,9 @@ pub(super) fn bound(ctx: &Context, limits: &Limits, wanted: &BTreeMap<String, St
     }
 }
 
-/// Returns the limits with the wanted values, and the lines that set them; `None` if nothing differs.
-fn changed(limits: &Limits, wanted: &BTreeMap<String, String>) -> Result<Option<(Limits, String)>, String> {
-    let (mut other, mut lines) = (limits.clone(), String::new());
+/// Returns the limits with the wanted values, and those values; `None` if nothing differs.
+fn changed(limits: &Limits, wanted: &BTreeMap<String, String>) -> Result<Option<(Limits, Values)>, String> {
+    let (mut other, mut values) = (limits.clone(), Values::new());
     for name in BOUNDING {
         let text = wanted.get(name).map(|text| text.trim()).unwrap_or_default();
         if text.is_empty() {
@@ -71,10 +83,10 @@ fn changed(limits: &Limits, wanted: &BTreeMap<String, String>) -> Result<Option<
         let value: u64 = text.parse().map_err(|_| format!("{name} is a whole number, not {text:?}"))?;
         if limits.value(name) != Some(value) {
             other.set(name, value);
-            lines.push_str(&format!("{name} = {value}\n"));
+            values.push((name, value));
         }
     }
-    Ok((!lines.is_empty()).then_some((other, lines)))
+    Ok((!values.is_empty()).then_some((other, values)))
 }
 
 /// Returns what a limit counts, in a sentence.
@@ -134,5 +146,5 @@ const fn about(profile: Profile) -> &'static str {
 }
 
 pub(super) fn place(ctx: &Context) -> String {
-    ctx.policies.place().unwrap_or_else(|| "lastword.toml".to_owned())
+    ctx.config.place().unwrap_or_else(|| "lastword.toml".to_owned())
 }

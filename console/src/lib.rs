@@ -32,6 +32,7 @@ mod highlight;
 mod inbox;
 mod incidents;
 mod layout;
+mod limit_forms;
 mod limits;
 mod links;
 mod live;
@@ -114,7 +115,7 @@ fn routes(ctx: &Context) -> Router<Context> {
         .route("/claims/{id}/end", post(claims::end))
         .route("/rooms", get(rooms::page))
         .route("/rooms/{name}", get(rooms::one).post(rooms::post))
-        .route("/limits", get(limits::page))
+        .route("/limits", get(limits::page).post(limit_forms::change))
         .route("/limits/rules/withdraw", post(always::withdraw))
         .route("/settings", get(async || Redirect::permanent("/team")))
         .route("/team", get(team::page))

@@ -17,6 +17,7 @@ use super::agents::name_link;
 use super::bound;
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
+use super::limit_forms;
 use super::live::Topic;
 use super::parts::{
     badge, bar_of, capital, conversation, foreign_line, limit_words, number, plural, quantity, room, url,
@@ -37,7 +38,17 @@ const GROUPS: [(&str, &[&str]); 8] = [
     ("Sizes, claims, and how long things are kept", &["L3", "L4", "L7", "C1", "E2"]),
 ];
 
+/// How the page shows each limit.
+struct Shown<'a> {
+    ctx: &'a Context,
+    viewer: &'a Viewer,
+    limits: &'a LimitsView,
+    /// The limit whose form is open.
+    changing: Option<&'a str>,
+}
+
 /// `GET /limits?hops_max=4`: what other limits would bound, and all limits with last week's peaks and refusals.
+/// `change=NAME` opens the form of a limit.
 pub(super) async fn page(
     State(ctx): State<Context>,
     viewer: Viewer,
@@ -49,18 +60,23 @@ pub(super) async fn page(
     let written = policy::comments(&ctx).await?;
     let week = figures::week(&ctx, viewer.caller).await?;
     let changed = limits.items.iter().filter(|limit| limit.value != limit.default).count() as u64;
+    let changing = wanted.get("change").map(String::as_str);
+    let shown = Shown { ctx: &ctx, viewer: &viewer, limits: &limits, changing };
     let main = html! {
         (heading("Limits", &html! { span.faint { (plural(changed, "limit differs", "limits differ")) " from the default" } }))
         p #profile { "Profile " b { (limits.profile) } ", " (set_at(&ctx, "profile")) ". Limits that are set one by one win over it; the values below are in force." }
-        p { "Limits are set in " code { "lastword.toml" } " and take effect at the next server start; "
-            code { "lastword limits diff" } " shows what a restart would change." }
-        (bound::bound(&ctx, &in_force, &wanted))
+        @if ctx.config.place().is_some() {
+            p { "What an owner changes here is in force at once, and written to " code { (bound::place(&ctx)) } ". What is changed in that file takes effect at the next server start." }
+        } @else {
+            p { "Limits are set where the configuration of this server is kept." }
+        }
+        (bound::bound(&ctx, &viewer, &in_force, &wanted))
         h2 { "The last seven days " span.faint { "since " (rfc3339(week.since).get(..10).unwrap_or_default()) } }
         (nearest(&limits, &week))
         (refused(&week))
         h2 { "All limits" }
-        (differing(&ctx, &limits))
-        @for (name, rules) in GROUPS { (group(&ctx, name, rules, &limits)) }
+        (shown.differing())
+        @for (name, rules) in GROUPS { (shown.group(name, rules)) }
         (guards(&ctx, &limits))
         (held_calls(&viewer, &limits, &written))
     };
@@ -68,36 +84,60 @@ pub(super) async fn page(
     viewer.page(&ctx, &moment, page).await
 }
 
-/// Shows the limits that aren't the defaults, which is what a reader comes for.
-fn differing(ctx: &Context, limits: &LimitsView) -> Markup {
-    let of: Vec<&LimitView> = limits.items.iter().filter(|limit| limit.value != limit.default).collect();
-    html! {
-        @if !of.is_empty() {
-            details.limits #limits-set open {
-                summary { "Set here " span.faint { (plural(of.len() as u64, "limit differs", "limits differ")) " from the default" } }
-                (rows("Set here", &html! { @for limit in &of { (row(ctx, limit, None)) } }))
+impl Shown<'_> {
+    /// Shows the limits that aren't the defaults, which is what a reader comes for.
+    fn differing(&self) -> Markup {
+        let of: Vec<&LimitView> = self.limits.items.iter().filter(|limit| limit.value != limit.default).collect();
+        html! {
+            @if !of.is_empty() {
+                details.limits #limits-set open {
+                    summary { "Set here " span.faint { (plural(of.len() as u64, "limit differs", "limits differ")) " from the default" } }
+                    (rows("Set here", &html! { @for limit in &of { (self.row(limit, None)) } }))
+                }
             }
         }
     }
-}
 
-/// Shows the limits of some rules, folded: a browser unfolds what a link leads to.
-fn group(ctx: &Context, name: &str, rules: &[&str], limits: &LimitsView) -> Markup {
-    let of: Vec<&LimitView> =
-        rules.iter().flat_map(|rule| limits.items.iter().filter(move |limit| limit.rule == *rule)).collect();
-    let differ = of.iter().filter(|limit| limit.value != limit.default).count() as u64;
-    html! {
-        details.limits id={ "limits-" (rules.first().unwrap_or(&"")) } {
-            summary {
-                (name) " " span.faint { (plural(of.len() as u64, "limit", "limits"))
-                    @if differ > 0 { ", " (plural(differ, "differs", "differ")) " from the default" } }
-            }
-            (rows(name, &html! {
-                @for (index, limit) in of.iter().enumerate() {
-                    @let is_first = index == 0 || of[index - 1].rule != limit.rule;
-                    (row(ctx, limit, Some(Anchors { of_rule: is_first })))
+    /// Shows the limits of some rules, folded: a browser unfolds what a link leads to.
+    fn group(&self, name: &str, rules: &[&str]) -> Markup {
+        let of: Vec<&LimitView> =
+            rules.iter().flat_map(|rule| self.limits.items.iter().filter(move |limit| limit.rule == *rule)).collect();
+        let differ = of.iter().filter(|limit| limit.value != limit.default).count() as u64;
+        html! {
+            details.limits id={ "limits-" (rules.first().unwrap_or(&"")) } open[of.iter().any(|limit| self.changing == Some(&limit.name))] {
+                summary {
+                    (name) " " span.faint { (plural(of.len() as u64, "limit", "limits"))
+                        @if differ > 0 { ", " (plural(differ, "differs", "differ")) " from the default" } }
                 }
-            }))
+                (rows(name, &html! {
+                    @for (index, limit) in of.iter().enumerate() {
+                        @let is_first = index == 0 || of[index - 1].rule != limit.rule;
+                        (self.row(limit, Some(Anchors { of_rule: is_first })))
+                    }
+                }))
+            }
+        }
+    }
+
+    fn row(&self, limit: &LimitView, anchors: Option<Anchors>) -> Markup {
+        let changed = limit.value != limit.default;
+        let is_changing = anchors.is_some() && self.changing == Some(&limit.name);
+        let may_change = self.viewer.role == Role::Owner && self.ctx.config.place().is_some();
+        html! {
+            tr id=[anchors.map(|_| &limit.name)] {
+                th scope="row" { code { (limit.name) } }
+                td {
+                    @if changed { b { (quantity(&limit.name, limit.value)) } } @else { (quantity(&limit.name, limit.value)) }
+                    @if changed { div.faint { "default " (quantity(&limit.name, limit.default)) } }
+                    @if changed || self.ctx.config.set_at(&limit.name).is_some() { div.faint { (set_at(self.ctx, &limit.name)) } }
+                    @if may_change && is_changing { (limit_forms::form(self.viewer, limit)) }
+                    @else if may_change {
+                        " " a aria-label={ "Change " (limit.name) } href={ (url("/limits")) "?change=" (limit.name) "#" (limit.name) } { "Change" }
+                    }
+                }
+                td.rule-id id=[anchors.filter(|to| to.of_rule).map(|_| &limit.rule)] { (limit.rule) }
+                td { (with_code(&limit.meaning)) }
+            }
         }
     }
 }
@@ -120,26 +160,10 @@ struct Anchors {
     of_rule: bool,
 }
 
-fn row(ctx: &Context, limit: &LimitView, anchors: Option<Anchors>) -> Markup {
-    let changed = limit.value != limit.default;
-    html! {
-        tr id=[anchors.map(|_| &limit.name)] {
-            th scope="row" { code { (limit.name) } }
-            td {
-                @if changed { b { (quantity(&limit.name, limit.value)) } } @else { (quantity(&limit.name, limit.value)) }
-                @if changed { div.faint { "default " (quantity(&limit.name, limit.default)) } }
-                @if changed || ctx.set_at.contains_key(&limit.name) { div.faint { (set_at(ctx, &limit.name)) } }
-            }
-            td.rule-id id=[anchors.filter(|to| to.of_rule).map(|_| &limit.rule)] { (limit.rule) }
-            td { (with_code(&limit.meaning)) }
-        }
-    }
-}
-
 /// Shows the file and line, as the server read them at startup.
 fn set_at(ctx: &Context, name: &str) -> Markup {
-    let Some(at) = ctx.set_at.get(name) else { return html! { "set at startup" } };
-    let file = Path::new(at).file_name().map_or(at.as_str().into(), std::ffi::OsStr::to_string_lossy);
+    let Some(at) = ctx.config.set_at(name) else { return html! { "set at startup" } };
+    let file = Path::new(&at).file_name().map_or(at.as_str().into(), std::ffi::OsStr::to_string_lossy);
     html! { "set in " code title=(at) { (foreign_line(&file)) } }
 }
 

@@ -36,7 +36,7 @@ pub use about::{About, Area, EventKind};
 pub use agents::{AgentGranted, AgentLimits, Kind, Profile, Registered, Role, TokenRotated, WriteKind, WriteRefused};
 pub use approvals::{ApprovalAsked, ApprovalDecided, Decision};
 pub use claims::{ClaimMode, Claimed};
-pub use control::{Control, Scope};
+pub use control::{Control, LimitChanged, Scope};
 pub use conversations::{ConversationOpened, RootStarted};
 pub use escalations::{EscalationCause, EscalationOpened};
 pub use exchanges::{Level, Stalled};
@@ -588,4 +588,6 @@ pub enum Fact {
         /// The human.
         by: AgentId,
     },
+    /// A human changed a limit while the broker runs; it is in force from this fact on.
+    LimitChanged(LimitChanged),
 }

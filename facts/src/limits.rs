@@ -161,6 +161,15 @@ words! {
     }
 }
 
+/// The times that may be 0: no limit, and no minimum.
+const MAY_BE_ZERO: [&str; 2] = ["unattended_ms", "progress_interval_ms"];
+
+/// Whether a limit may have this value: most times may not be 0.
+#[must_use]
+pub fn may_be(name: &str, value: u64) -> bool {
+    value > 0 || !name.ends_with("_ms") || MAY_BE_ZERO.contains(&name)
+}
+
 impl Limits {
     /// Returns the limits of a profile (R6).
     #[must_use]

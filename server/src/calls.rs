@@ -12,6 +12,7 @@ pub(crate) mod canonical;
 pub(crate) mod checkpoints;
 pub mod claims;
 pub mod clock;
+pub(crate) mod config_edits;
 pub mod control;
 pub mod conversations;
 pub(crate) mod deliveries;
@@ -101,12 +102,10 @@ pub struct Resources {
     pub(crate) path: BasePath,
     /// The agents whose own MCP client has a human in front of it, each with that human's name.
     pub(crate) seats: Arc<BTreeMap<String, String>>,
-    /// The place where each limit and guard was set, by name.
-    pub set_at: Arc<BTreeMap<String, String>>,
     /// How grants are traced.
     pub traces: Traces,
-    /// What changes the policy of held calls.
-    pub policies: policy::Policies,
+    /// What humans change in the configuration file.
+    pub config: config_edits::ConfigEdits,
     /// The browsers that are notified; `None` where that is off.
     pub devices: Option<Arc<dyn NotifiedDevices>>,
     /// The passkeys of humans; `None` where none is asked for.

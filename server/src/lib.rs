@@ -28,8 +28,8 @@ mod workspace;
 
 pub use crate::attempts::AUTH_FAILURES_MAX;
 pub use crate::base_path::{BasePath, set_path, url};
+pub use crate::calls::config_edits::EditableConfig;
 pub use crate::calls::errands::{Agenda, Errand, Errands};
-pub use crate::calls::policy::RuleBook;
 pub use crate::calls::schedules::ConfiguredSchedule;
 pub use crate::calls::{Context, Resources, ended};
 pub use crate::console::ConsoleSettings;

@@ -33,7 +33,7 @@ use tokio::task::JoinSet;
 use crate::attempts::Attempts;
 use crate::backup::{FILE_CHANNELS, FILE_PASSKEYS, FILE_PUSH};
 use crate::calls::claims::Claims;
-use crate::calls::policy::Policies;
+use crate::calls::config_edits::ConfigEdits;
 use crate::calls::schedules::{self, UnsetSchedule};
 use crate::calls::sign_in::SignIn;
 use crate::calls::{Context, Resources};
@@ -221,9 +221,8 @@ impl Workspace {
             transport,
             path: settings.path,
             seats: Arc::new(settings.seats),
-            set_at: Arc::new(settings.set_at),
             traces: settings.traces,
-            policies: Policies::new(settings.rules),
+            config: ConfigEdits::new(settings.config, settings.set_at),
             devices: devices.map(|devices| devices as Arc<dyn NotifiedDevices>),
             passkeys: open_passkeys(&settings.console, &files)?,
             channels: channels.clone(),

@@ -28,6 +28,15 @@ const DRONE: usize = 104;
 /// The number of writes at one moment, most of which are refused.
 const HAMMER: usize = 64;
 
+/// Limits that humans change, with the values that they give them.
+const CHANGED: [(&str, [u64; 2]); 5] = [
+    ("depth_max", [3, 5]),
+    ("grant_messages_max", [32, 64]),
+    ("agent_turns_max", [1, 2]),
+    ("turns_hard_max", [50, 100]),
+    ("agent_day_tokens_max", [50_000, 5_000_000]),
+];
+
 /// A source of letters.
 pub(crate) struct Random {
     rng: ChaCha8Rng,
@@ -370,6 +379,10 @@ impl Random {
             30 | 31 => Input::Post(by, RoomId(1), Box::new(self.post(world))),
             32 | 33 => self.schedule(world, by, agent),
             34 => Input::RunSchedule(by, nightly(), Ref::new(&format!("RUN-{}", world.now().0)).expect("a REF")),
+            35 if self.chance(50) => {
+                let (limit, values) = CHANGED[self.below(CHANGED.len())];
+                Input::ChangeLimit(by, limit.into(), values[self.below(2)])
+            }
             35 => Input::ChangePolicy(by, Box::new(self.policy(world))),
             36 => Input::Take(by, None),
             37 => Input::Receive(by, Consumer::InTurns),

@@ -8,7 +8,9 @@
 
 use std::collections::BTreeMap;
 
-use lastword_facts::fact::{AgentGranted, Claimed, Control, Entry, Fact, GrantEnd, LatchSet, Latched, Scope};
+use lastword_facts::fact::{
+    AgentGranted, Claimed, Control, Entry, Fact, GrantEnd, LatchSet, Latched, LimitChanged, Scope,
+};
 use lastword_facts::ids::{AgentId, ApprovalId, ConvId, EscalationId, GrantId, Seq, TaskId, Time, TurnId};
 use lastword_facts::limits::Limits;
 use serde::Serialize;
@@ -187,6 +189,12 @@ impl Witness {
     fn count(&mut self, fact: &Fact) {
         match fact {
             Fact::Configured { limits } => self.configured(limits),
+            Fact::LimitChanged(LimitChanged { limit, value, by, .. }) => {
+                self.human_may(*by, fact);
+                let mut limits = self.limits.clone();
+                limits.set(limit, *value);
+                self.configured(&limits);
+            }
             Fact::EpochBegan { first } => self.begin_epoch(first.0),
             Fact::Registered(_)
             | Fact::Amended { .. }

@@ -5,7 +5,8 @@
 use std::collections::VecDeque;
 
 use lastword_facts::fact::{
-    AgentGranted, AgentLimits, ApprovalDecided, Decision, Fact, Kind, Message, Registered, Role, RoundsGranted, SYSTEM,
+    AgentGranted, AgentLimits, ApprovalDecided, Decision, Fact, Kind, LimitChanged, Message, Registered, Role,
+    RoundsGranted, SYSTEM,
 };
 use lastword_facts::ids::{AgentId, GrantId, Seq, Time};
 use lastword_facts::names::AgentName;
@@ -196,6 +197,7 @@ impl Witness {
             | Fact::AgentGranted(AgentGranted { by, .. })
             | Fact::ScheduleSet { by, .. }
             | Fact::PolicyChanged { by, .. }
+            | Fact::LimitChanged(LimitChanged { by, .. })
             | Fact::PromptTyped { by, .. }
             | Fact::HumanActed { by } => Some(*by),
             Fact::Idled { by, .. } => *by,

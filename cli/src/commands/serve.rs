@@ -22,11 +22,11 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::{Context, bound, cluster};
 use crate::config::{CONFIG_FILE, LISTEN, Settings};
+use crate::editable_config::ConfigFile;
 use crate::failure::Failure;
 use crate::notify;
 use crate::out::Out;
 use crate::quantity::duration;
-use crate::rule_book::ConfigFile;
 use crate::service;
 use crate::session::{FILE_SERVER, keep_to_itself, kept_trust, read_token};
 use crate::team::{Member, Team};
@@ -98,7 +98,7 @@ pub(crate) fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::unavailable)?;
     if node.servers.is_empty() {
         let file = cx.settings.file.clone().unwrap_or_else(|| cx.environment.team.join(CONFIG_FILE));
-        config.settings.rules = Some(Arc::new(ConfigFile::at(&file)?));
+        config.settings.config = Some(Arc::new(ConfigFile::at(&file)?));
         return runtime.block_on(serve(config, team, idle, cx));
     }
     let served = runtime.block_on(cluster::serve(config, node, insecure, cx));

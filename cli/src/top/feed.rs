@@ -137,6 +137,7 @@ fn changed_by(kind: EventKind) -> &'static [List] {
         | K::Late
         | K::Collected
         | K::Configured
+        | K::LimitChanged
         | K::PolicyChanged
         | K::Upgraded
         | K::Forgot

@@ -65,7 +65,7 @@ async fn a_link_signs_in_once() {
     let world = World::with(&[]).await;
     let code = world.server.sign_in_code().unwrap();
     let mut browser = Browser::of(&world);
-    browser.sign_in("code", "0").await.is(401).has("used already or is older");
+    browser.sign_in("code", "0").await.is(401).has("used already or is too old");
     browser.sign_in("code", code.reveal()).await.is(303);
     browser.get("/").await.is(200);
     Browser::of(&world).sign_in("code", code.reveal()).await.is(401);

@@ -1,7 +1,11 @@
 //! The console's pages on agents, incidents, limits and figures, and their forms.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
 use lastword_facts::Limits;
 use lastword_facts::limits::Observed;
+use lastword_server::EditableConfig;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -184,6 +188,91 @@ async fn limits_tell_where_they_were_set_and_how_near_things_came() {
     let seen = browser.get("/limits").await.is(200).has("lastword.toml:7").has("default 5").has("</code> observe");
     assert!(!seen.text.contains("<i>"));
     seen.has("human, asker").has("No messages, so no limit was approached.");
+}
+
+/// A configuration file of which only limits are changed.
+#[derive(Debug, Default)]
+struct ConfigOfLimits {
+    set: Mutex<Vec<(String, u64, String)>>,
+    is_read_only: bool,
+}
+
+impl EditableConfig for ConfigOfLimits {
+    fn place(&self) -> String {
+        "/etc/lastword.toml".into()
+    }
+
+    fn add_rule(&self, _: &str, _: &str) -> Result<(), String> {
+        Err("no rules".into())
+    }
+
+    fn remove_rule(&self, _: &str) -> Result<(), String> {
+        Err("no rules".into())
+    }
+
+    fn rule_comments(&self, rules: &[String]) -> Vec<Option<String>> {
+        vec![None; rules.len()]
+    }
+
+    fn set_limits(&self, limits: &BTreeMap<String, u64>, comment: &str) -> Result<BTreeMap<String, String>, String> {
+        if self.is_read_only {
+            return Err("/etc/lastword.toml: read-only".into());
+        }
+        let set = limits.iter().map(|(name, value)| (name.clone(), *value, comment.to_owned()));
+        self.set.lock().unwrap().extend(set);
+        Ok(limits.keys().map(|name| (name.clone(), "/etc/lastword.toml:9".into())).collect())
+    }
+}
+
+#[tokio::test]
+async fn an_owner_changes_limits_of_the_workspace_and_they_hold_at_once() {
+    let file = Arc::new(ConfigOfLimits::default());
+    let config = Arc::clone(&file);
+    let world = World::set(&["kilo"], |settings| settings.settings.config = Some(config)).await;
+    let browser = Browser::signed_in(&world).await;
+    browser.get("/limits?change=body_bytes_max").await.is(200).has("name=\"body_bytes_max\" value=\"262144\"");
+    let said = browser.post("/limits", &[("body_bytes_max", "20")]).await.is(200);
+    said.has("body_bytes_max</code> is 20 bytes now, after 262");
+    browser.get("/limits").await.is(200).has("lastword.toml:9").has("1 limit differs from the default");
+    let long = "a text of more than twenty bytes";
+    world.send("operator", "kilo", "T-1", long).await.refused(413, "too_large");
+    let times = [("lease_ms", "5"), ("unit", "60000")];
+    browser.post("/limits", &times).await.is(200).has("lease_ms</code> is 5 min now, after 10 min");
+    browser.post("/limits", &times).await.is(400).has("have these values already");
+    for (wrong, why) in [
+        (vec![("lease_ms", "0"), ("unit", "1000")], "a time has to be longer"),
+        (vec![("lease_ms", "soon"), ("unit", "1000")], "an amount"),
+        (vec![("no_limit", "1")], "names no limit"),
+        (vec![("grant_messages_max", "1000000"), ("task_requests_max", "1000")], "is the ceiling"),
+    ] {
+        browser.post("/limits", &wrong).await.is(400).has(why);
+    }
+    let events = world.get("operator", "/v1/events?until=1000&after=0").await.is(200).to_string();
+    assert_eq!(events.matches("event: limit_changed").count(), 2, "{events}");
+    let set = file.set.lock().unwrap().clone();
+    let values: Vec<_> = set.iter().map(|(name, value, _)| (name.as_str(), *value)).collect();
+    assert_eq!(values, [("body_bytes_max", 20), ("lease_ms", 300_000)]);
+    assert!(set[0].2.starts_with("Set by operator on 20"), "{set:?}");
+}
+
+#[tokio::test]
+async fn a_limit_that_can_not_be_written_stays_as_it_was() {
+    let file = Arc::new(ConfigOfLimits { is_read_only: true, ..ConfigOfLimits::default() });
+    let world = World::set(&["kilo"], |settings| settings.settings.config = Some(file)).await;
+    let browser = Browser::signed_in(&world).await;
+    browser.post("/limits", &[("depth_max", "2")]).await.is(400).has("read-only");
+    assert_eq!(limit(&world, "depth_max").await, 5);
+    let nowhere = World::with(&["kilo"]).await;
+    let browser = Browser::signed_in(&nowhere).await;
+    browser.get("/limits?change=depth_max").await.is(200).lacks("name=\"depth_max\" value");
+    browser.post("/limits", &[("depth_max", "2")]).await.is(400).has("no configuration file");
+    assert_eq!(limit(&nowhere, "depth_max").await, 5);
+}
+
+async fn limit(world: &World, name: &str) -> u64 {
+    let limits = world.get("operator", "/v1/limits").await.is(200);
+    let found = limits["items"].as_array().unwrap().iter().find(|limit| limit["name"] == name).unwrap().clone();
+    found["value"].as_u64().unwrap()
 }
 
 #[tokio::test]

@@ -4,7 +4,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use lastword_facts::fact::{
-    AgentGranted, AgentLimits, EscalationCause, Extension, Fact, Latched, Lift, Met, Place, Role, RoundsGranted, Spend,
+    AgentGranted, AgentLimits, EscalationCause, Extension, Fact, Latched, Lift, LimitChanged, Met, Place, Role,
+    RoundsGranted, Spend,
 };
 use lastword_facts::ids::{AgentId, ConvId, EscalationId, GrantId, TaskId};
 use lastword_facts::refusal::{Code, Refusal};
@@ -214,6 +215,20 @@ impl Step<'_> {
         self.known(agent)?;
         self.record(Fact::AgentLimited { agent, limits });
         self.end_rest(agent);
+        Ok(Reply::Done)
+    }
+
+    /// Sets a limit of the workspace. Agents that rest or wait go on where it leaves them more.
+    pub(super) fn change_limit(&mut self, by: Principal, limit: Box<str>, value: u64) -> Outcome {
+        self.human(by, Role::Owner)?;
+        let before = self.state().limits.value(&limit).ok_or(Code::Malformed)?;
+        if before != value {
+            self.record(Fact::LimitChanged(LimitChanged { limit, before, value, by: by.agent() }));
+            for agent in 0..self.state().agents.len() as u32 {
+                self.end_rest(AgentId(agent));
+            }
+            self.out.effects.push(Effect::WakeAll);
+        }
         Ok(Reply::Done)
     }
 

@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use lastword_facts::fact::{AgentGranted, ApprovalDecided, Decision, Fact, Registered, Role, RoundsGranted};
+use lastword_facts::fact::{
+    AgentGranted, ApprovalDecided, Decision, Fact, LimitChanged, Registered, Role, RoundsGranted,
+};
 use lastword_facts::ids::{AgentId, HOUR_MS, Time};
 
 use super::{Opt, State, Timer};
@@ -111,6 +113,7 @@ impl State {
             | Fact::AgentGranted(AgentGranted { by, .. })
             | Fact::ScheduleSet { by, .. }
             | Fact::PolicyChanged { by, .. }
+            | Fact::LimitChanged(LimitChanged { by, .. })
             | Fact::PromptTyped { by, .. }
             | Fact::ClaimBroken { by, .. }
             | Fact::Dismissed { by, .. }

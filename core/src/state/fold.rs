@@ -5,9 +5,9 @@ use alloc::boxed::Box;
 
 use lastword_facts::fact::{
     AgentGranted, ApprovalAsked, ApprovalDecided, Claimed, ConversationOpened, EndReason, EscalationOpened, Fact,
-    GrantOpened, IncidentNoted, Key, LatchSet, Made, Place, PostKeyed, Refused, Registered, Requeued, RootStarted,
-    RoundsGranted, Stalled, StepKept, TokenRotated, TurnCharged, TurnClosed, TurnFinished, TurnOpened, WorkedOutside,
-    WriteRefused,
+    GrantOpened, IncidentNoted, Key, LatchSet, LimitChanged, Made, Place, PostKeyed, Refused, Registered, Requeued,
+    RootStarted, RoundsGranted, Stalled, StepKept, TokenRotated, TurnCharged, TurnClosed, TurnFinished, TurnOpened,
+    WorkedOutside, WriteRefused,
 };
 use lastword_facts::ids::{AgentId, ConvId, GrantId, Time, TurnId};
 use lastword_facts::limits::Limits;
@@ -37,6 +37,11 @@ impl State {
     fn change(&mut self, at: Time, fact: &Fact) {
         match fact {
             Fact::Configured { limits } => self.configured(limits),
+            Fact::LimitChanged(LimitChanged { limit, value, .. }) => {
+                let mut limits = self.limits.clone();
+                limits.set(limit, *value);
+                self.configured(&limits);
+            }
             Fact::Registered(Registered { agent, name, kind, incarnation, profile, credential }) => {
                 self.name_agent(*agent, name, *kind, credential);
                 self.registered(at, *agent, *kind, *incarnation, profile, *credential);

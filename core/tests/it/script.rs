@@ -16,8 +16,8 @@ use lastword_facts::Entry;
 use lastword_facts::envelope::{Address, MessageType};
 use lastword_facts::fact::{
     AgentLimits, ApprovalDecided, ClaimMode, Control, EscalationOpened, Extension, Fact, GrantOpened, IncidentNoted,
-    Kind, LatchSet, Met, ModelSpend, Part, Place, PostKeyed, Profile, Recipient, Requeued, Role, RoundsGranted, SYSTEM,
-    Schedule, Scope, Spend, Stalled, StepKept, TurnClosed, WorkedOutside, WriteRefused,
+    Kind, LatchSet, LimitChanged, Met, ModelSpend, Part, Place, PostKeyed, Profile, Recipient, Requeued, Role,
+    RoundsGranted, SYSTEM, Schedule, Scope, Spend, Stalled, StepKept, TurnClosed, WorkedOutside, WriteRefused,
 };
 use lastword_facts::ids::{AgentId, ApprovalId, ClaimId, ConvId, EscalationId, GrantId, Seq, Time, TurnId};
 use lastword_facts::limits::Limits;
@@ -285,6 +285,10 @@ impl World {
                 }
                 Input::LimitAgent(by, self.id(name), Box::new(limits))
             }
+            ("limit", [setting]) => {
+                let (name, value) = setting.split_once('=').expect("limit NAME=VALUE");
+                Input::ChangeLimit(by, name.into(), value.parse().unwrap())
+            }
             ("grant-agent", [name, ..]) => Input::GrantAgent(by, self.id(name), spend(rest)),
             ("role", [name, role]) => Input::SetRole(by, self.id(name), Role::from_word(role).unwrap()),
             ("acts", []) => Input::Act(by),
@@ -498,6 +502,9 @@ impl World {
             }
             Fact::WorkedOutside(WorkedOutside { turn, agent, grant, spend }) => {
                 format!("{} spent {} outside {turn} of {grant}", self.name(*agent), spend.tokens)
+            }
+            Fact::LimitChanged(LimitChanged { limit, before, value, .. }) => {
+                format!("{limit} from {before} to {value}")
             }
             Fact::PolicyChanged { policy, .. } => format!("policy of {} rules", policy.rules.len()),
             Fact::Idled { ms, .. } => format!("idled {ms} ms"),

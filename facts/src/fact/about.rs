@@ -22,6 +22,7 @@ macro_rules! kinds {
 
 kinds! {
     Configured = "configured",
+    LimitChanged = "limit_changed",
     PolicyChanged = "policy_changed",
     Registered = "registered",
     Amended = "amended",
@@ -241,6 +242,7 @@ impl Fact {
         use EventKind as K;
         match self {
             Self::Configured { .. } | Self::PolicyConfigured { .. } => About::new(K::Configured, Settings),
+            Self::LimitChanged(_) => About::new(K::LimitChanged, Settings),
             Self::PolicyChanged { .. } => About::new(K::PolicyChanged, Settings),
             Self::Upgraded { .. } => About::new(K::Upgraded, Settings),
             Self::EpochBegan { .. } => About::new(K::EpochBegan, Settings),

@@ -1,5 +1,7 @@
 //! Pause, resume and stop, and what they apply to (H4).
 
+use alloc::boxed::Box;
+
 use serde::{Deserialize, Serialize};
 
 use crate::envelope::words;
@@ -26,4 +28,17 @@ pub enum Scope {
     Agent(AgentId),
     /// One conversation and every conversation below it.
     Conversation(ConvId),
+}
+
+/// A limit that a human changed while the broker runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitChanged {
+    /// Its name.
+    pub limit: Box<str>,
+    /// Its value before.
+    pub before: u64,
+    /// Its value from now on.
+    pub value: u64,
+    /// The human who changed it.
+    pub by: AgentId,
 }

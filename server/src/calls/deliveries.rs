@@ -122,7 +122,7 @@ async fn noted(ctx: &Context, caller: Caller, taken: &input::Delivery) -> Result
 /// Fits the notices of a delivery into their size limit (L3). A held call that they show in full counts as shown to the
 /// reader (H2).
 pub(super) fn fit(ctx: &Context, caller: Caller, worded: Vec<Worded>) -> Vec<Notice> {
-    let Fitted { notices, calls } = views::fitted(worded, ctx.handle.limits());
+    let Fitted { notices, calls } = views::fitted(worded, &ctx.handle.limits());
     for (id, digest) in calls {
         ctx.shown.remember(caller.principal.agent(), id, digest);
     }

@@ -1,8 +1,5 @@
 //! Changes of the policy of held calls while the server runs: rules that always allow a call, kept in the configuration.
 
-use std::fmt;
-use std::sync::Arc;
-
 use lastword_broker::{Live, off_thread};
 use lastword_core::Input;
 use lastword_core::state::Approval;
@@ -13,63 +10,22 @@ use lastword_facts::names::AgentName;
 use lastword_facts::policy::{ApprovalRule, CallPattern, Policy, Ruling};
 use lastword_facts::visible::escape;
 use lastword_wire::call::{ArgumentKind, INPUT, SUBJECTS};
-use lastword_wire::{ApprovalView, Arguments, rfc3339};
-use tokio::sync::Mutex;
+use lastword_wire::{ApprovalView, Arguments};
 
 use super::canonical::subjects;
-use super::{Caller, Context, admitted, humans};
+use super::{Caller, Context, admitted, config_edits, humans};
 use crate::error::ApiError;
 use crate::views;
 
 /// The most calls that are listed for a rule.
 const NEWEST_MAX: usize = 10;
 
-/// The configuration file, as far as a human changes rules of held calls in it.
-pub trait RuleBook: fmt::Debug + Send + Sync {
-    /// Returns the file's path, for a human to read.
-    fn place(&self) -> String;
-
-    /// Writes a rule above all others, below a comment of one line.
-    ///
-    /// # Errors
-    /// A sentence with the reason; the file is unchanged.
-    fn add(&self, rule: &str, comment: &str) -> Result<(), String>;
-
-    /// Removes a rule that was written so, with its comment.
-    ///
-    /// # Errors
-    /// A sentence with the reason; the file is unchanged.
-    fn remove(&self, rule: &str) -> Result<(), String>;
-
-    /// Returns the comment of each of these rules; `None` if the file has no rule that is written so.
-    fn comments(&self, rules: &[String]) -> Vec<Option<String>>;
-}
-
-/// What changes the policy.
-#[derive(Clone, Debug, Default)]
-pub struct Policies {
-    book: Option<Arc<dyn RuleBook>>,
-    // Held over the reading and the replacing of the policy, so that no change is lost.
-    turn: Arc<Mutex<()>>,
-}
-
-impl Policies {
-    pub(crate) fn new(book: Option<Arc<dyn RuleBook>>) -> Self {
-        Self { book, turn: Arc::default() }
-    }
-
-    /// Returns the file that rules are written to; `None` where the configuration is kept elsewhere.
-    pub fn place(&self) -> Option<String> {
-        self.book.as_ref().map(|book| book.place())
-    }
-}
-
 /// Returns who allowed the calls of each rule in force, and when, if a human's click wrote it.
 pub async fn comments(ctx: &Context) -> Result<Vec<Option<(String, String)>>, ApiError> {
     let rules = ctx.handle.query(|live| live.state.policy.rules.iter().map(written).collect::<Vec<_>>()).await?;
-    let Some(book) = ctx.policies.book.clone() else { return Ok(vec![None; rules.len()]) };
+    let Some(file) = ctx.config.file().cloned() else { return Ok(vec![None; rules.len()]) };
     let read = move || {
-        let comments = book.comments(&rules);
+        let comments = file.rule_comments(&rules);
         Ok(comments.into_iter().zip(rules).map(|(comment, rule)| Some((rule, comment?))).collect())
     };
     Ok(off_thread(read).await?)
@@ -174,37 +130,29 @@ pub async fn matched(ctx: &Context, rule: ApprovalRule) -> Result<Matched, ApiEr
 pub async fn allow(ctx: &Context, caller: Caller, rule: ApprovalRule, after: &str) -> Result<(), ApiError> {
     caller.gives_rights(ctx)?;
     humans::require(ctx, caller, Role::Owner).await?;
-    let book = book(ctx)?;
-    let human = caller.principal.agent();
-    let name = ctx.handle.query(move |live| live.state.name_of(human).to_owned()).await?;
-    let day = rfc3339(ctx.handle.now()).get(..16).unwrap_or_default().replace('T', " ");
-    let comment = format!("Allowed by {name} on {day} UTC, after {after}");
+    let file = ctx.config.editable()?;
+    let comment = format!("Allowed by {}, after {after}", config_edits::author(ctx, caller).await?);
     let text = written(&rule);
-    let _turn = ctx.policies.turn.lock().await;
+    let _turn = ctx.config.turn().await;
     let before = ctx.handle.query(|live| live.state.policy.clone()).await?;
     let mut policy = before.clone();
     policy.rules.retain(|known| *known != rule);
     policy.rules.insert(0, rule);
     replace(ctx, caller, policy).await?;
-    keep(ctx, caller, before, move || book.add(&text, &comment)).await
+    keep(ctx, caller, before, move || file.add_rule(&text, &comment)).await
 }
 
 /// Takes back a rule that a human's click wrote.
 pub async fn withdraw(ctx: &Context, caller: Caller, text: &str) -> Result<(), ApiError> {
     humans::require(ctx, caller, Role::Owner).await?;
-    let book = book(ctx)?;
-    let _turn = ctx.policies.turn.lock().await;
+    let file = ctx.config.editable()?;
+    let _turn = ctx.config.turn().await;
     let before = ctx.handle.query(|live| live.state.policy.clone()).await?;
     let mut policy = before.clone();
     policy.rules.retain(|known| written(known) != text);
     replace(ctx, caller, policy).await?;
     let text = text.to_owned();
-    keep(ctx, caller, before, move || book.remove(&text)).await
-}
-
-fn book(ctx: &Context) -> Result<Arc<dyn RuleBook>, ApiError> {
-    let none = "This server has no configuration file that it can write: add the rule where its configuration is kept";
-    ctx.policies.book.clone().ok_or_else(|| ApiError::new(Code::Malformed, none))
+    keep(ctx, caller, before, move || file.remove_rule(&text)).await
 }
 
 async fn replace(ctx: &Context, caller: Caller, policy: Policy) -> Result<(), ApiError> {
@@ -219,8 +167,7 @@ async fn keep(
     before: Policy,
     write: impl FnOnce() -> Result<(), String> + Send + 'static,
 ) -> Result<(), ApiError> {
-    let written = off_thread(move || Ok(write())).await?;
-    let Err(reason) = written else { return Ok(()) };
+    let Err(reason) = config_edits::write(write).await? else { return Ok(()) };
     replace(ctx, caller, before).await?;
     Err(ApiError::new(Code::Malformed, reason))
 }

@@ -6,9 +6,9 @@ use lastword_core::state::Agent;
 use lastword_core::{Principal, State};
 use lastword_facts::fact::{
     AgentGranted, ApprovalAsked, ApprovalDecided, Area, Claimed, EscalationOpened, EventKind, GrantOpened,
-    IncidentNoted, LatchSet, Latched, ModelSpend, PostKeyed, Recipient, Refused, Registered, Requeued, RoundsGranted,
-    SYSTEM, Scope, Spend, Stalled, StepKept, TokenRotated, TurnCharged, TurnClosed, TurnFinished, TurnOpened,
-    WorkedOutside, WriteRefused,
+    IncidentNoted, LatchSet, Latched, LimitChanged, ModelSpend, PostKeyed, Recipient, Refused, Registered, Requeued,
+    RoundsGranted, SYSTEM, Scope, Spend, Stalled, StepKept, TokenRotated, TurnCharged, TurnClosed, TurnFinished,
+    TurnOpened, WorkedOutside, WriteRefused,
 };
 use lastword_facts::ids::{AgentId, ConvId, GrantId, IncidentId, TaskId};
 use lastword_facts::names::Ref;
@@ -202,6 +202,9 @@ fn detailed(data: Data, state: &State, fact: &Fact) -> Data {
             data.with("message", message.to_string())
         }
 
+        Fact::LimitChanged(LimitChanged { limit, before, value, by }) => {
+            data.by(state, *by).with("limit", &**limit).with("before", *before).with("value", *value)
+        }
         Fact::PolicyChanged { policy, by } => data.by(state, *by).with("rules", policy.rules.len() as u64),
         Fact::Upgraded { edition } => data.with("edition", *edition),
         Fact::EpochBegan { .. } => data.with("epoch", state.epochs.current() as u64),

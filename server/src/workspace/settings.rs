@@ -12,7 +12,7 @@ use lastword_wire::ClaimRule;
 use super::{CHECKPOINT_EVERY_FACTS, Companion};
 use crate::attempts::AUTH_FAILURES_MAX;
 use crate::base_path::BasePath;
-use crate::calls::policy::RuleBook;
+use crate::calls::config_edits::EditableConfig;
 use crate::calls::schedules::ConfiguredSchedule;
 use crate::console::ConsoleSettings;
 use crate::notify::Channel;
@@ -46,8 +46,8 @@ pub struct WorkspaceSettings {
     /// The place where each limit and guard is set, as `FILE:LINE` by name, for humans to read; `observe` is the entry
     /// for all guards.
     pub set_at: BTreeMap<String, String>,
-    /// The configuration file to which humans add rules of held calls; `None` if it is kept elsewhere.
-    pub rules: Option<Arc<dyn RuleBook>>,
+    /// The configuration file in which humans change limits and rules of held calls; `None` if it is kept elsewhere.
+    pub config: Option<Arc<dyn EditableConfig>>,
     /// The channels through which humans are notified of pending decisions.
     pub notify: Vec<Channel>,
     /// How grants are traced.
@@ -78,7 +78,7 @@ impl Default for WorkspaceSettings {
             seats: BTreeMap::new(),
             claims: Vec::new(),
             set_at: BTreeMap::new(),
-            rules: None,
+            config: None,
             notify: Vec::new(),
             traces: Traces::default(),
             companions: Vec::new(),

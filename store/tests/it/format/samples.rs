@@ -3,10 +3,10 @@
 use lastword_facts::fact::{
     AgentGranted, AgentLimits, Answer, ApprovalAsked, ApprovalDecided, ClaimMode, Claimed, Control, ConversationOpened,
     Crossing, Decision, EndReason, EscalationCause, EscalationOpened, Extension, GrantEnd, GrantOpened, IncidentNoted,
-    Key, Kind, LatchSet, Latched, Level, Lift, Made, Message, Met, ModelSpend, Part, PartialResult, Place, PostKeyed,
-    Profile, Recipient, Refused, Registered, Requeued, Rerun, Role, RootStarted, RoundsGranted, Schedule, Scope, Spend,
-    Stalled, StepKept, Terms, TokenRotated, TurnCharged, TurnClosed, TurnEnd, TurnFinished, TurnOpened, WorkedOutside,
-    WriteKind, WriteRefused,
+    Key, Kind, LatchSet, Latched, Level, Lift, LimitChanged, Made, Message, Met, ModelSpend, Part, PartialResult,
+    Place, PostKeyed, Profile, Recipient, Refused, Registered, Requeued, Rerun, Role, RootStarted, RoundsGranted,
+    Schedule, Scope, Spend, Stalled, StepKept, Terms, TokenRotated, TurnCharged, TurnClosed, TurnEnd, TurnFinished,
+    TurnOpened, WorkedOutside, WriteKind, WriteRefused,
 };
 use lastword_facts::ids::{
     AgentId, ApprovalId, ClaimId, ConvId, EscalationId, GrantId, IncidentId, RoomId, TaskId, TurnId,
@@ -281,7 +281,7 @@ fn later() -> [(&'static str, Fact); 2] {
     ]
 }
 
-fn prompts() -> [(&'static str, Fact); 10] {
+fn prompts() -> [(&'static str, Fact); 11] {
     let agent = AgentId(7);
     [
         ("PromptTyped", Fact::PromptTyped { agent, by: AgentId(1) }),
@@ -316,6 +316,10 @@ fn prompts() -> [(&'static str, Fact); 10] {
         ("ClaimBroken", Fact::ClaimBroken { claim: ClaimId(11), by: AgentId(1) }),
         ("Dismissed", Fact::Dismissed { task: TaskId(6), by: AgentId(1) }),
         ("LinkSet", Fact::LinkSet { conv: ConvId(4), until: Some(Time(9)), by: AgentId(1) }),
+        (
+            "LimitChanged",
+            Fact::LimitChanged(LimitChanged { limit: "depth_max".into(), before: 5, value: 300, by: AgentId(1) }),
+        ),
     ]
 }
 

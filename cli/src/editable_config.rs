@@ -1,19 +1,26 @@
-//! `lastword.toml` as the place to which a running server adds rules of held calls. Comments and the order of the file
-//! stay as they are.
+//! `lastword.toml` as the place to which a running server writes limits and rules of held calls that humans changed.
+//! Comments and the order of the file stay as they are.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use lastword_facts::Limits;
 use lastword_facts::policy::Policy;
-use lastword_server::RuleBook;
+use lastword_server::EditableConfig;
 
+use crate::config::place;
 use crate::config_file::Configuration;
 use crate::failure::Failure;
 
 /// The line that begins a rule.
 const RULE: &str = "[[approval]]";
+/// The line that begins the table of limits.
+const LIMITS: &str = "[limits]";
+/// How the comment begins that a change of a limit leaves, and that the next one replaces.
+const SET_BY: &str = "# Set by ";
 
 /// The configuration file that the server was started with, or would be.
 #[derive(Debug)]
@@ -38,6 +45,10 @@ impl ConfigFile {
         file.and_then(|file| file.policy(&file.limits()?)).map_err(|failure| failure.message)
     }
 
+    fn limits(&self, text: &str) -> Result<Limits, String> {
+        Configuration::parse(&self.0, text).and_then(|file| file.limits()).map_err(|failure| failure.message)
+    }
+
     /// Replaces the file in one step.
     fn write(&self, text: &str) -> Result<(), String> {
         let mode = fs::metadata(&self.0).map_or(0o600, |known| known.permissions().mode() & 0o777);
@@ -52,12 +63,12 @@ impl ConfigFile {
     }
 }
 
-impl RuleBook for ConfigFile {
+impl EditableConfig for ConfigFile {
     fn place(&self) -> String {
         self.0.display().to_string()
     }
 
-    fn add(&self, rule: &str, comment: &str) -> Result<(), String> {
+    fn add_rule(&self, rule: &str, comment: &str) -> Result<(), String> {
         let found = self.read()?;
         // Written once, however often it is allowed.
         let before = without(&found, rule).unwrap_or(found);
@@ -71,7 +82,7 @@ impl RuleBook for ConfigFile {
         self.write(&after)
     }
 
-    fn remove(&self, rule: &str) -> Result<(), String> {
+    fn remove_rule(&self, rule: &str) -> Result<(), String> {
         let before = self.read()?;
         let Some(after) = without(&before, rule) else {
             return Err(format!("{} has no such rule any more", self.0.display()));
@@ -80,13 +91,67 @@ impl RuleBook for ConfigFile {
         self.write(&after)
     }
 
-    fn comments(&self, rules: &[String]) -> Vec<Option<String>> {
+    fn rule_comments(&self, rules: &[String]) -> Vec<Option<String>> {
         let text = self.read().unwrap_or_default();
         rules
             .iter()
             .map(|rule| Some(text[comment(&text, rule)?.0..].lines().next()?.trim_start_matches("# ").to_owned()))
             .collect()
     }
+
+    fn set_limits(&self, limits: &BTreeMap<String, u64>, comment: &str) -> Result<BTreeMap<String, String>, String> {
+        let before = self.read()?;
+        let (mut after, mut wanted) = (before.clone(), self.limits(&before)?);
+        for (name, value) in limits {
+            after = with_limit(&after, name, *value, comment);
+            wanted.set(name, *value);
+        }
+        // The text is changed by lines, so the result is read again: it must have these limits, and all else as it was.
+        if self.limits(&after).as_ref() != Ok(&wanted) || self.policy(&after) != self.policy(&before) {
+            let names: Vec<&str> = limits.keys().map(String::as_str).collect();
+            return Err(format!("{} can't be set in {}: edit it by hand", names.join(", "), self.0.display()));
+        }
+        self.write(&after)?;
+        let file = Configuration::parse(&self.0, &after).map_err(|failure| failure.message)?;
+        let places = file.set_at(|at| place(&self.0, &after, at));
+        Ok(places.into_iter().filter(|(name, _)| limits.contains_key(name)).collect())
+    }
+}
+
+/// Sets a limit: in its line, at the end of the table of limits, or in a table at the end of the file.
+fn with_limit(text: &str, name: &str, value: u64, comment: &str) -> String {
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let new = format!("{name} = {value}  # {comment}");
+    match lines.iter().position(|line| line.split('#').next().unwrap_or_default().trim() == LIMITS) {
+        Some(table) => {
+            let end = lines[table + 1..].iter().position(|line| line.trim_start().starts_with('['));
+            let end = end.map_or(lines.len(), |end| table + 1 + end);
+            let is_this = |line: &String| line.split_once('=').is_some_and(|(key, _)| key.trim() == name);
+            match lines[table..end].iter().position(is_this) {
+                Some(at) => {
+                    let own = lines[table + at].find('#').map(|at_comment| lines[table + at][at_comment..].to_owned());
+                    // What somebody wrote behind it stays.
+                    lines[table + at] = match own.filter(|own| !own.starts_with(SET_BY)) {
+                        Some(own) => format!("{name} = {value}  {own}"),
+                        None => new,
+                    };
+                }
+                None => {
+                    // Comments in front of the next table are about that.
+                    let is_set = |line: &String| !matches!(line.trim_start().chars().next(), None | Some('#'));
+                    let last = lines[table..end].iter().rposition(is_set).unwrap_or_default();
+                    lines.insert(table + last + 1, new);
+                }
+            }
+        }
+        None => {
+            if !lines.is_empty() {
+                lines.push(String::new());
+            }
+            lines.extend([LIMITS.to_owned(), new]);
+        }
+    }
+    lines.join("\n") + "\n"
 }
 
 /// Inserts a rule above the first one, and above the comment of that.
@@ -145,15 +210,15 @@ mod tests {
             [(Some(own), "[limits]"), (Some("[limits]\ndepth_max = 4"), "[limits]"), (None, "# Allowed")]
         {
             let (_dir, file) = file(before);
-            file.add(RULE_TEXT, COMMENT).unwrap();
+            file.add_rule(RULE_TEXT, COMMENT).unwrap();
             let text = file.read().unwrap();
             assert!(text.contains(&format!("# {COMMENT}\n{RULE_TEXT}")) && text.contains(first), "{text}");
             assert_eq!(file.policy(&text).unwrap().rules[0].call.to_string(), "Bash(cargo test)");
             let rules = [RULE_TEXT.to_owned(), "[[approval]]\ntool = \"Bash\"\n".to_owned()];
-            assert_eq!(file.comments(&rules), [Some(COMMENT.to_owned()), None]);
-            file.remove(RULE_TEXT).unwrap();
+            assert_eq!(file.rule_comments(&rules), [Some(COMMENT.to_owned()), None]);
+            file.remove_rule(RULE_TEXT).unwrap();
             assert_eq!(file.read().unwrap().trim_end(), before.unwrap_or_default().trim_end());
-            assert!(file.remove(RULE_TEXT).unwrap_err().contains("no such rule"));
+            assert!(file.remove_rule(RULE_TEXT).unwrap_err().contains("no such rule"));
         }
     }
 
@@ -161,12 +226,42 @@ mod tests {
     fn a_file_that_would_not_mean_the_same_is_left_alone() {
         let text = "note = 1\n";
         let (_dir, file) = file(Some(text));
-        file.add(RULE_TEXT, COMMENT).unwrap_err();
+        file.add_rule(RULE_TEXT, COMMENT).unwrap_err();
         assert_eq!(file.read().unwrap(), text);
         // The first line that looks like a rule's is inside a text.
         let text = "[[schedule]]\nname = \"x\"\ncron = \"0 2 * * *\"\nto = \"coder\"\nbody = '''\n[[approval]]\n'''\n";
         fs::write(&file.0, text).unwrap();
-        assert!(file.add(RULE_TEXT, COMMENT).unwrap_err().contains("by hand"));
+        assert!(file.add_rule(RULE_TEXT, COMMENT).unwrap_err().contains("by hand"));
         assert_eq!(file.read().unwrap(), text);
+    }
+    #[test]
+    fn a_limit_is_set_in_its_line_or_in_the_table_and_nothing_else_changes() {
+        let by = |day: u32| format!("Set by operator on 2026-01-{day} 09:00 UTC");
+        let set = |file: &ConfigFile, name: &str, value, day| {
+            file.set_limits(&[(name.to_owned(), value)].into(), &by(day)).map(|mut places| places.remove(name))
+        };
+        let own = "observe = []\n[limits]\ndepth_max = 4 # short\n\n# Hold the rest.\n[[approval]]\ntool = \"Bash\"\n";
+        let (_dir, file) = file(Some(own));
+        assert!(set(&file, "depth_max", 6, 30).unwrap().unwrap().ends_with("lastword.toml:3"));
+        assert!(set(&file, "hops_max", 4, 30).unwrap().unwrap().ends_with("lastword.toml:4"));
+        assert!(set(&file, "hops_max", 2, 31).unwrap().unwrap().ends_with("lastword.toml:4"));
+        let hops = format!("hops_max = 2  # {}\n", by(31));
+        let wanted = own.replace("depth_max = 4 #", "depth_max = 6  #").replace("short\n", &format!("short\n{hops}"));
+        assert_eq!(file.read().unwrap(), wanted);
+
+        for (before, after) in [
+            ("", format!("[limits]\n{hops}")),
+            ("data = \"x\"\n", format!("data = \"x\"\n\n[limits]\n{hops}")),
+            ("[limits]  # ours\n[tier.high]\n", format!("[limits]  # ours\n{hops}[tier.high]\n")),
+        ] {
+            fs::write(&file.0, before).unwrap();
+            set(&file, "hops_max", 2, 31).unwrap();
+            assert_eq!(file.read().unwrap(), after);
+        }
+        for before in ["limits.hops_max = 3\n", "limits = { hops_max = 3 }\n", "note = 1\n", "[limits]\nhops = 1\n"] {
+            fs::write(&file.0, before).unwrap();
+            set(&file, "hops_max", 2, 31).unwrap_err();
+            assert_eq!(file.read().unwrap(), before);
+        }
     }
 }
