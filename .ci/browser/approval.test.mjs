@@ -62,7 +62,7 @@ test('an argument has the colours of what it is, and what was escaped stands out
   const box = async (name) => page.locator(`#${id}`).getByRole('button', { name, exact: true }).boundingBox();
   for (const width of [375, 1200]) {
     await page.setViewportSize({ width, height: 900 });
-    const [yes, no] = [await box(`Approve ${id}`), await box(`Reject ${id}`)];
+    const [yes, no] = [await box(`Approve ${id}: deletes files`), await box(`Reject ${id}`)];
     assert.ok(Math.abs(yes.y - no.y) < 2 && no.x - yes.x - yes.width < 20, JSON.stringify({ yes, no }));
   }
   assert.ok(!(await page.locator(`#${id}-digest code`).isVisible()));
@@ -74,26 +74,26 @@ test('a call with a fold says how many lines are unseen, and no key approves bef
   const { id } = await hold('Bash', { ...noise, command: 'rm -rf /' });
   await page.locator(`#${id}`).getByText('rm -rf /').first().waitFor();
   // Forty-two lines of JSON, of which twenty-four are shown.
-  const folded = `Approve ${id}, 18 lines unseen`;
+  const folded = `Approve ${id}: deletes files, 18 lines unseen`;
   await until(() => approve(id).textContent(), folded);
   await page.keyboard.press('a');
   await page.keyboard.press('Enter');
-  await until(() => approve(id).textContent(), `Approve ${id}`);
+  await until(() => approve(id).textContent(), `Approve ${id}: deletes files`);
   assert.ok(await page.getByText('"a39": 39').first().isVisible());
   assert.ok(await page.evaluate(() => Boolean(document.activeElement.closest('.rest'))), 'what was folded has the focus');
   // A second question makes the page anew: what was unfolded stays so, and the button says the same.
   const other = await broker.call('coder', 'POST', '/escalations', { message: 'Meanwhile?', options: [] });
   await page.locator(`#${other.id}`).waitFor();
-  assert.equal(await approve(id).textContent(), `Approve ${id}`);
+  assert.equal(await approve(id).textContent(), `Approve ${id}: deletes files`);
   const summary = page.locator(`#${id} .call summary`);
   await summary.click();
   await until(() => approve(id).textContent(), folded);
   await summary.click();
-  await until(() => approve(id).textContent(), `Approve ${id}`);
+  await until(() => approve(id).textContent(), `Approve ${id}: deletes files`);
   assert.equal(await state(id), 'pending');
   await page.locator(`#${id}`).focus();
   await page.keyboard.press('a');
-  assert.equal(await page.evaluate(() => document.activeElement.textContent), `Approve ${id}`);
+  assert.equal(await page.evaluate(() => document.activeElement.textContent), `Approve ${id}: deletes files`);
   await steadied(page);
   await page.keyboard.press('Enter');
   await page.locator(`#${id}`).waitFor({ state: 'detached' });
@@ -160,7 +160,7 @@ test('a call is edited field by field, what would change is shown before it is a
   const { id } = await hold('Bash', { command: script, force: true, timeout: 12, more: { a: [1] } });
   const card = page.locator(`#${id}`);
   await card.waitFor();
-  await card.getByText(/^Reject with instructions, edit/).click();
+  await card.getByText(/^Edit, then approve/).click();
   const field = (name) => card.getByLabel(name, { exact: true });
   assert.equal(await field('command').inputValue(), script);
   // It has its own height.
@@ -197,7 +197,7 @@ test('without scripts a call is edited as JSON or field by field, and a page sho
   for (const [name, text, wanted] of [['command', 'ls', { command: 'ls' }], ['The whole call as JSON', '{"command": "ls", "n": 1}', { command: 'ls', n: 1 }]]) {
     const { id } = await hold('Bash', { command: 'rm -rf build' });
     await plain.goto(`${broker.url}/approvals/${id}`);
-    await plain.getByText(/^Reject with instructions, edit/).click();
+    await plain.getByText(/^Edit, then approve/).click();
     if (wanted.n) await plain.getByText('As JSON', { exact: true }).click();
     await plain.getByLabel(name, { exact: true }).fill(text);
     // Its form sends nothing of the others: the press that would drop what is typed asks first.
@@ -205,7 +205,7 @@ test('without scripts a call is edited as JSON or field by field, and a page sho
     await plain.getByText('An edit or words that you typed on its card are left out').waitFor();
     assert.equal(await state(id), 'pending');
     await plain.goBack();
-    if (!await plain.getByLabel('command', { exact: true }).isVisible()) await plain.getByText(/^Reject with instructions, edit/).click();
+    if (!await plain.getByLabel('command', { exact: true }).isVisible()) await plain.getByText(/^Edit, then approve/).click();
     if (wanted.n && !await plain.getByLabel(name, { exact: true }).isVisible()) await plain.getByText('As JSON', { exact: true }).click();
     assert.equal(await plain.getByLabel(name, { exact: true }).inputValue(), text);
     await plain.getByRole('button', { name: 'Show what changes' }).nth(wanted.n ? 1 : 0).click();
@@ -233,7 +233,7 @@ test('the rule that would always allow a call is shown, where one can', async ()
   const two = await hold('a tool', { command: 'cargo test' });
   for (const { id } of [one, two]) {
     await page.locator(`#${id}`).waitFor();
-    await page.locator(`#${id}`).getByText(/^Reject with instructions, edit/).click();
+    await page.locator(`#${id}`).getByText(/^Reject with instructions(,| or)/).click();
   }
   assert.match(await page.locator(`#${one.id} .rule`).textContent(), /^\[\[approval\]\]\ntool = 'Bash\(sha256:[0-9a-f]{64}\)'\nagents = \['coder'\]\ndecision = "allow"/);
   assert.equal(await page.locator(`#${two.id} .rule`).count(), 0);
@@ -242,7 +242,7 @@ test('the rule that would always allow a call is shown, where one can', async ()
 
 test('an owner allows a call for good after seeing the rule and what it matches, and takes that back', async () => {
   const held = await hold('Bash', { command: 'cargo fmt' });
-  await page.locator(`#${held.id}`).getByText(/^Reject with instructions, edit/).click();
+  await page.locator(`#${held.id}`).getByText(/^Reject with instructions(,| or)/).click();
   await page.locator(`#${held.id}`).getByRole('link', { name: 'Write this rule, or a wider one…' }).click();
   await page.waitForURL(new RegExp(`/approvals/${held.id}/always$`));
   assert.match(await page.locator('.rule').first().textContent(), /tool = 'Bash\(sha256:/);

@@ -111,7 +111,7 @@ test('a wrong token and a spent link lead on to the form, with the reason beside
   await door.waitForURL(`${broker.url}/`);
   await door.goto('about:blank');
   await door.goto(fresh);
-  await door.getByText('Run lastword console for a new one').waitFor();
+  await door.getByText('Make a new one, or sign in with your token').waitFor();
   await door.getByLabel('Your token').waitFor();
   await door.goto('about:blank');
   await door.goto(await link());

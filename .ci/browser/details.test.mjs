@@ -223,17 +223,21 @@ test('nothing is cut at 768 and 375, whatever the names', async () => {
   await ignore(id);
 });
 
-test('an agent whose program is gone is down while requests wait for it, in the list, on its page and in the graph', async () => {
+test('an agent whose program is gone is not connected in the list, on its page, which says how it comes back, and in the graph', async () => {
   await broker.agent('ghost');
   await broker.ask('ghost', 'GHOST-1', 'Anybody there?');
   await go('/agents');
-  assert.equal(await page.locator('#a-ghost .badge').innerText(), 'down');
+  assert.equal(await page.locator('#a-ghost .badge').innerText(), 'not connected');
   assert.equal(await page.locator('#a-ghost .badge.bad').count(), 1);
   // What a human should see stands above what is as it should be.
   const names = await page.locator('.row.agent b').allInnerTexts();
   assert.ok(names.indexOf('ghost') < names.indexOf('reviewer'), `${names}`);
   await go('/agents/ghost');
-  assert.equal(await page.locator('.heading .badge').innerText(), 'down');
+  assert.equal(await page.locator('.heading .badge').innerText(), 'not connected');
+  await page.locator('#silent').getByText("hasn't asked for work since the server started, and has sent no message").waitFor();
+  await page.locator('#silent .rule').getByText('lastword claude --as ghost').waitFor();
+  await go('/');
+  await page.locator('#runs').getByText('ghost is not connected').waitFor();
   await go('/graph');
   assert.equal(await page.locator('circle.peer.down').count(), 1);
 });

@@ -48,9 +48,9 @@ test('the front page says what waits, what runs, what went wrong and what it cos
   await page.locator(`#now-${latch}`).waitFor();
   await page.locator(`#now-${call.id}`).getByText('rm -rf build').waitFor();
   await page.locator(`#now-${question.id}`).getByText('To eu or us?').waitFor();
-  // The call expires in minutes, the question in days, and the latch last.
+  // The call destroys, and all of the work waits for the latch.
   const order = await waits.evaluateAll((all) => all.map(({ id }) => id).filter((id) => !id.includes('esc-9')));
-  const at = [call.id, question.id, latch].map((id) => order.indexOf(`now-${id}`));
+  const at = [call.id, latch, question.id].map((id) => order.indexOf(`now-${id}`));
   assert.ok(at.every((place, n) => place >= 0 && (n === 0 || place > at[n - 1])), `${order}`);
   assert.match(await page.locator(`#now-${call.id} .countdown`).textContent(), /min \d+ s left$/);
   const badge = () => page.locator('#waiting').getAttribute('data-waiting').then(Number);

@@ -1,3 +1,4 @@
+import { readFile } from 'node:fs/promises';
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
 import { Broker, accessible, connected, fits, launch, menu, signedIn, until, watch } from './world.mjs';
@@ -212,6 +213,25 @@ test('limits say where they were set and how near things came, and what a rule s
   await page.locator('.shares li', { hasText: 'grant_messages_max' }).getByRole('link', { name: 'HOLD-' }).waitFor();
   await page.getByText('<b onclick=hit>').waitFor();
   assert.equal(await page.locator('[onclick]').count(), 0);
+});
+
+test('an owner changes a limit, in force at once and written into the file, and a wrong value is said beside the field', async () => {
+  await page.goto(`${broker.url}/limits`);
+  const row = page.locator('tr#lease_ms');
+  await page.getByText('Turns and deliveries').click();
+  await row.getByRole('link', { name: 'Change lease_ms' }).click();
+  await row.getByLabel('New value').fill('soon');
+  await row.getByRole('button', { name: 'Change' }).click();
+  await row.getByText("isn't an amount").waitFor();
+  await row.getByLabel('New value').fill('15');
+  assert.equal(await row.getByLabel('Unit').inputValue(), '60000');
+  await accessible(page, 'a limit that is changed');
+  await row.getByRole('button', { name: 'Change' }).click();
+  await flash().getByText('lease_ms is 15 min now, after 10 min.').waitFor();
+  await page.locator('#limits-set tr', { hasText: 'lease_ms' }).getByText('set in lastword.toml:').waitFor();
+  assert.match(await readFile(broker.config, 'utf8'), /^lease_ms = 900000 {2}# Set by operator on /m);
+  const { items } = await broker.call('operator', 'GET', '/limits');
+  assert.equal(items.find(({ name }) => name === 'lease_ms').value, 900_000);
 });
 
 test('the menu tells who is signed in and where, has the other pages, and closes by itself', async () => {

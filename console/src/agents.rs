@@ -6,10 +6,11 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use lastword_facts::fact::{Control, Kind, Role, Scope};
 use lastword_facts::status::Running;
-use lastword_server::calls::{agents, control, limits};
-use lastword_server::views::{Activity, Member, OpenTurn, activities, fullest};
+use lastword_server::calls::{agents, audit, control, limits};
+use lastword_server::views::{self, Activity, Member, OpenTurn, Shown, activities, fullest};
 use lastword_server::{ApiError, Context};
-use lastword_wire::{AgentView, rfc3339};
+use lastword_store::{Cursor, Filter};
+use lastword_wire::{AgentView, StoredMessage, rfc3339};
 use maud::{Markup, html};
 
 use super::forms::{Form, Nothing};
@@ -65,12 +66,13 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
 
 /// Returns how many agents do what, in one line.
 pub(super) fn doing(viewer: &Viewer, activities: &BTreeMap<Activity, u64>) -> String {
-    const SHOWN: [Activity; 7] = [
+    const SHOWN: [Activity; 8] = [
         Activity::WaitsForHuman,
         Activity::Held,
         Activity::Rests,
         Activity::Paused,
         Activity::Stopped,
+        Activity::Unable,
         Activity::Down,
         Activity::Queued,
     ];
@@ -80,7 +82,9 @@ pub(super) fn doing(viewer: &Viewer, activities: &BTreeMap<Activity, u64>) -> St
         n => plural(n, "agent is working", "agents are working"),
     };
     for does in SHOWN.into_iter().filter(|does| count(*does) > 0) {
-        line.push_str(&format!(", {} {}", count(does), viewer.word(does.word())));
+        // Those that merely have nothing to do aren't counted.
+        let of = if does == Activity::Down { " with work queued" } else { "" };
+        line.push_str(&format!(", {} {}{of}", count(does), viewer.word(does.word())));
     }
     line
 }
@@ -126,7 +130,7 @@ fn row(viewer: &Viewer, moment: &Moment, member: &Member) -> Markup {
         div.row.agent role="listitem" tabindex="-1" data-row id={ "a-" (encoded(&view.name)) } {
             div.what { b { (name_link(&view.name)) } (display_name(view)) " " (connected(member)) }
             div.who {
-                div { (badge(viewer.word(member.activity().word()))) (polled(moment, member)) (waits(member)) }
+                div { (state(viewer, member)) (polled(moment, member)) (waits(member)) }
                 (rests(member))
                 // What is held is named already.
                 @for turn in member.turns.iter().filter(|turn| !member.held.contains(&turn.reference)) { div { (works_on(moment, turn)) } }
@@ -160,6 +164,16 @@ fn waits(member: &Member) -> Markup {
     }
 }
 
+/// Shows what an agent does, in one word for each state on every page. What keeps requests waiting is red.
+fn state(viewer: &Viewer, member: &Member) -> Markup {
+    let word = viewer.word(member.activity().word());
+    if matches!(member.activity(), Activity::Unable | Activity::Down) {
+        html! { span.badge.bad { (word) } }
+    } else {
+        badge(word)
+    }
+}
+
 /// Shows how long ago an agent that polls asked for work, while some waits for it.
 fn polled(moment: &Moment, member: &Member) -> Markup {
     html! {
@@ -189,7 +203,7 @@ fn works_on(moment: &Moment, turn: &OpenTurn) -> Markup {
 fn connected(member: &Member) -> Markup {
     match (member.view.connected, member.view.kind) {
         (_, Kind::Agent) if let Some(reason) = &member.view.unavailable => {
-            html! { "can't work: " (foreign_line(reason)) }
+            html! { span.faint { (foreign_line(reason)) } }
         }
         (_, Kind::Agent) if member.view.waits_for_user => html! { span.badge.warn { "waits for its user" } },
         (true, Kind::Human) => badge("connected"),
@@ -213,12 +227,14 @@ pub(super) async fn one(
     let view = &member.view;
     let agent = view.kind == Kind::Agent;
     let limits = limits::in_force(&ctx).await?;
+    let is_gone = matches!(member.activity(), Activity::Unable | Activity::Down | Activity::Away);
+    let last = if agent && is_gone { Some(last_sent(&ctx, &name).await?) } else { None };
     let main = html! {
         (heading(&name, &html! {
             (display_name(view)) " "
             @if !agent { (badge("human")) " " }
             @if name == viewer.name { (badge("you")) } @else { (connected(&member)) }
-            @if agent { " " (badge(viewer.word(member.activity().word()))) (polled(&moment, &member)) }
+            @if agent { " " (state(&viewer, &member)) (polled(&moment, &member)) }
         }))
         p.facts {
             @if view.queued > 0 { span { (plural(view.queued, "request queued", "requests queued")) " in its inbox" } }
@@ -233,6 +249,7 @@ pub(super) async fn one(
             span { a href={ (url("/conversations?to=")) (encoded(&name)) } { "received messages" } }
         }
         (rests(&member))
+        @if let Some(sent) = &last { (silent(&moment, &member, sent.as_ref())) }
         @if agent {
             (viewer.allowed(Role::Operator, "Pausing or stopping an agent", || controls(&viewer, &name, view.state)))
         }
@@ -255,6 +272,40 @@ pub(super) async fn one(
     };
     let page = Page { title: &name, place: Place::Agents, topics: &[Topic::Agents, Topic::Limits, Topic::Inbox], main };
     viewer.page(&ctx, &moment, page).await
+}
+
+/// Returns the newest message of an agent.
+async fn last_sent(ctx: &Context, name: &str) -> Result<Option<StoredMessage>, ApiError> {
+    let wanted = name.to_owned();
+    let Some(from) = ctx.handle.query(move |live| live.state.agent_of(&wanted)).await? else { return Ok(None) };
+    let cursor = Cursor { limit: 1, ..Cursor::default() };
+    let seqs = audit::search(ctx, Filter { from: Some(from), cursor, ..Filter::default() }).await?;
+    Ok(views::show(&ctx.handle, seqs).await?.into_iter().find_map(Shown::stored))
+}
+
+/// Shows the last signs of an agent that isn't connected, and how it comes back.
+fn silent(moment: &Moment, member: &Member, sent: Option<&StoredMessage>) -> Markup {
+    let name = &member.view.name;
+    html! {
+        section.card #silent aria-label="Not connected" {
+            p {
+                @match member.asked_at {
+                    Some(at) => { "It last asked for work " (time(&rfc3339(at), moment.now)) }
+                    None => { "It hasn't asked for work since the server started" }
+                }
+                @match sent {
+                    Some(sent) => {
+                        ", and sent " a href={ (url("/messages/")) (sent.id) } { "its last message" } " " (time(&sent.created_at, moment.now)) "."
+                    }
+                    None => { ", and has sent no message." }
+                }
+                @if member.view.queued > 0 { " It takes what is queued once it is back." }
+            }
+            p { "To bring it back, start its program again where it runs: " }
+            pre.rule { "lastword claude --as " (name) "     # a session in your terminal; or: codex, opencode, gemini\nlastword run --as " (name) " --input prompt -- claude -p     # once for each delivery; or any command" }
+            p.faint { a href={ (url("/team")) "#m-" (encoded(name)) } { "Renew its token" } " if that is lost." }
+        }
+    }
 }
 
 fn at_work(moment: &Moment, turn: &OpenTurn) -> Markup {

@@ -81,8 +81,8 @@ pub(super) fn card(
                 (digest(held))
             }
             (viewer.allowed(Role::Approver, "Deciding a call", || html! {
-                (decide(viewer, held, &decision.alike, parts.iter().map(unseen).sum()))
-                @if decision.alike.is_empty() { (otherwise(viewer, held, extent)) }
+                (decide(viewer, decision, held, parts.iter().map(unseen).sum()))
+                @if decision.alike.is_empty() { (edited(viewer, held, extent)) (otherwise(viewer, held)) }
             }))
         }
     }
@@ -204,12 +204,16 @@ fn argument(part: &Argument, extent: Extent) -> Markup {
 
 /// Shows the two most frequent decisions. The script removes the number of unseen lines from the button once they are
 /// unfolded; without it, the first press leads to the call's own page, which folds nothing.
-fn decide(viewer: &Viewer, held: &ApprovalView, alike: &[Alike], unseen: usize) -> Markup {
-    let id = &held.id;
+fn decide(viewer: &Viewer, decision: &Decision, held: &ApprovalView, unseen: usize) -> Markup {
+    let (id, alike) = (&held.id, &decision.alike);
+    // The button says what it allows, and looks like it.
+    let destroys = decision.risk.as_ref().and_then(|risk| risk.destroys);
     let (what, to) = match alike.len() {
         0 => (id.clone(), format!("/approvals/{id}")),
         more => (format!("all {}", more + 1), "/inbox/alike".to_owned()),
     };
+    let rejected = what.clone();
+    let what = destroys.map_or(what.clone(), |words| format!("{what}: {words}"));
     // Each call is named with its digest: what came since isn't decided.
     let named = html! { @if !alike.is_empty() {
         input type="hidden" name=(id) value=(held.digest);
@@ -224,13 +228,13 @@ fn decide(viewer: &Viewer, held: &ApprovalView, alike: &[Alike], unseen: usize) 
                 @if alike.is_empty() && unseen == 0 { input type="hidden" name="question" value={ "Approve " (id) " as it was asked? An edit or words that you typed on its card are left out: go back to send them." }; }
                 // The script clears it once the call was seen to its end.
                 input type="hidden" name="unseen" value=(unseen);
-                button.main type="submit" data-key="a" data-approve=(what) {
+                button.main.grave[destroys.is_some()] type="submit" data-key="a" data-approve=(what) {
                     "Approve " (what) @if unseen > 0 { ", " (plural(unseen as u64, "line", "lines")) " unseen" }
                 }
             }))
             (viewer.form(&format!("{id}-reject"), &format!("{to}/reject"), &html! {
                 (named)
-                button.danger type="submit" aria-label={ "Reject " (what) } { @if alike.is_empty() { "Reject" } @else { "Reject " (what) } }
+                button.danger type="submit" aria-label={ "Reject " (rejected) } { @if alike.is_empty() { "Reject" } @else { "Reject " (rejected) } }
                 label.unseen for={ (id) "-reason" } { "Reason for rejecting " (id) }
                 input id={ (id) "-reason" } type="text" name="comment" placeholder="Reason for the agent, if you reject" data-key="r" autocomplete="off";
             }))
@@ -238,28 +242,43 @@ fn decide(viewer: &Viewer, held: &ApprovalView, alike: &[Alike], unseen: usize) 
     }
 }
 
-fn otherwise(viewer: &Viewer, held: &ApprovalView, extent: Extent) -> Markup {
+/// Shows the form that edits the call.
+fn edited(viewer: &Viewer, held: &ApprovalView, extent: Extent) -> Markup {
+    let id = &held.id;
+    html! {
+        @if extent == Extent::Whole || held.arguments.as_str().len() <= EDITED_BYTES_MAX {
+            details id={ (id) "-edited" } {
+                summary { "Edit, then approve" }
+                (edit::form(viewer, held))
+            }
+        } @else {
+            p { a href={ (url("/approvals/")) (id) } { "Edit it on its page" } }
+        }
+    }
+}
+
+/// Shows the other decisions.
+fn otherwise(viewer: &Viewer, held: &ApprovalView) -> Markup {
     let id = &held.id;
     let to = |verb: &str| format!("/approvals/{id}/{verb}");
     let rule = policy::exact(held);
     html! {
         details id={ (id) "-more" } {
-            summary { @if rule.is_some() { "Reject with instructions, edit, ignore or always allow" } @else { "Reject with instructions, edit or ignore" } }
+            summary { @if rule.is_some() { "Reject with instructions, ignore or always allow" } @else { "Reject with instructions or ignore" } }
             (viewer.form(&format!("{id}-respond"), &to("respond"), &html! {
                 label for={ (id) "-words" } { "Instructions for the agent" }
                 textarea id={ (id) "-words" } name="comment" rows="2" {}
                 button type="submit" { "Reject with instructions" }
             }))
-            @if extent == Extent::Whole || held.arguments.as_str().len() <= EDITED_BYTES_MAX {
-                (edit::form(viewer, held))
-            } @else {
-                p { a href={ (url("/approvals/")) (id) } { "Edit it on its page" } }
-            }
             @if let Some(rule) = rule {
                 h3 { "Always allow this" }
                 p { "This rule in " code { "lastword.toml" } ", above other rules that match the call, allows this very call, with all its arguments:" }
                 pre.rule { (written(&rule)) }
-                p { a.button href={ (url("/approvals/")) (id) "/always" } { "Write this rule, or a wider one…" } }
+                @if viewer.role == Role::Owner {
+                    p { a.button href={ (url("/approvals/")) (id) "/always" } { "Write this rule, or a wider one…" } }
+                } @else {
+                    p.faint { "An owner can write it." }
+                }
             }
             (viewer.form(&format!("{id}-ignore"), &to("ignore"), &html! {
                 button type="submit" { "Ignore" } " " span.faint { "Tells the agent that nobody decided the call." }

@@ -24,8 +24,8 @@ use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
 use super::pages::{View, ViewParams};
 use super::parts::{
-    about, badge, bar, capital, conversation, done_word, encoded, foreign_line, money, number, plural, spent, time,
-    tokens as counted, url,
+    about, badge, bar, capital, conversation, done_word, encoded, foreign_line, money, number, plural, quantity, spent,
+    time, tokens as counted, url,
 };
 use super::session::Viewer;
 use super::{claims, decision, exchange, film, graph, incidents, links, log, markdown, now, pages, tree, waterfall};
@@ -357,6 +357,7 @@ fn more_budget(viewer: &Viewer, view: &ConversationView) -> Markup {
 fn extension(viewer: &Viewer, view: &ConversationView) -> Markup {
     let open: Vec<&GrantView> = view.grants.iter().filter(|grant| grant.open).collect();
     let to = format!("/conversations/{}/grant", encoded(&view.summary.reference));
+    let only = if let [grant] = open.as_slice() { Some(*grant) } else { None };
     html! {
         details #more.fold {
             summary { "More budget" }
@@ -369,27 +370,37 @@ fn extension(viewer: &Viewer, view: &ConversationView) -> Markup {
                         option value="" { "every open grant" }
                     } }
                 }
-                (amounts(|_| None))
+                p.faint { "Each number is added to what the grant may still use. Leave empty what stays." }
+                (amounts(|_| None, |name| only.and_then(|grant| at_most(grant, name))))
                 button type="submit" { "Extend" }
             }))
         }
     }
 }
 
-/// Shows the fields for the amounts of an extension, with the offered ones filled in.
-pub(super) fn amounts(offered: impl Fn(&str) -> Option<u64>) -> Markup {
-    const FIELDS: [(&str, &str); 6] = [
-        ("messages", "Messages"),
-        ("turns", "Turns"),
-        ("agents", "Agents"),
-        ("tokens", "Tokens"),
-        ("dollars", "Dollars"),
-        ("hours", "Hours"),
-    ];
+/// Returns what a grant has used, and what it may at most, of what a field extends.
+fn at_most(grant: &GrantView, name: &str) -> Option<String> {
+    let limit = AMOUNTS.iter().find(|(field, ..)| *field == name)?.2;
+    let known = grant.limits.iter().find(|distance| distance.name == limit)?;
+    Some(format!("{} of {} used", quantity(limit, known.current), quantity(limit, known.limit)))
+}
+
+/// The amounts of an extension: the name of the field, its label, and the limit that it extends.
+const AMOUNTS: [(&str, &str, &str); 6] = [
+    ("messages", "Messages", "grant_messages_max"),
+    ("turns", "Turns", "grant_turns_max"),
+    ("agents", "Agents", "grant_agents_max"),
+    ("tokens", "Tokens", "grant_tokens_max"),
+    ("dollars", "Dollars", "grant_cost_microusd_max"),
+    ("hours", "Hours", "grant_age_ms"),
+];
+
+/// Shows the fields for the amounts of an extension, with the offered ones filled in, and what is used of each limit.
+pub(super) fn amounts(offered: impl Fn(&str) -> Option<u64>, used: impl Fn(&str) -> Option<String>) -> Markup {
     html! {
         div.fields {
-            @for (name, label) in &FIELDS {
-                label { span { (label) } input type="number" name=(name) min="0" step=[(*name == "dollars").then_some("any")] inputmode=(if *name == "dollars" { "decimal" } else { "numeric" }) placeholder="0" value=[offered(name)]; }
+            @for (name, label, _) in &AMOUNTS {
+                label { span { (label) @if let Some(used) = used(name) { ", " (used) } } input type="number" name=(name) min="0" step=[(*name == "dollars").then_some("any")] inputmode=(if *name == "dollars" { "decimal" } else { "numeric" }) placeholder="0" value=[offered(name)]; }
             }
         }
     }
@@ -428,7 +439,7 @@ pub(super) async fn control(
         if let Some(still) = extended.held_by.first() {
             return Ok(viewer.failed(&not_lifted(still), &next, &topics));
         }
-        html! { "Extended the grant of " (foreign_line(&reference)) "." }
+        html! { "Extended the grant of " (foreign_line(&reference)) " by " (added(&fields)) "." }
     } else {
         let control = Control::from_word(&verb).ok_or_else(|| ApiError::unknown(&verb))?;
         let was = ctx
@@ -444,6 +455,19 @@ pub(super) async fn control(
         }
     };
     Ok(viewer.done(&words, &next, &topics))
+}
+
+/// Returns the amounts of an extension, in words.
+fn added(fields: &More) -> String {
+    let More { messages, turns, agents, tokens, dollars, hours, .. } = fields;
+    let texts = [messages, turns, agents, tokens, dollars, hours];
+    let given = texts.into_iter().zip(AMOUNTS).filter(|(text, _)| !matches!(text.trim(), "" | "0"));
+    let words = given.map(|(text, (_, label, _))| {
+        let amount = text.trim();
+        let shown = amount.parse::<u64>().map_or_else(|_| amount.to_owned(), number);
+        format!("{shown} {}", label.to_lowercase())
+    });
+    words.collect::<Vec<_>>().join(", ")
 }
 
 /// Says that an extension doesn't lift what holds the work, and what does.

@@ -43,6 +43,9 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
     viewer.page(&ctx, &moment, Page { title: "Graph", place: Place::Agents, topics: &topics, main }).await
 }
 
+/// The width, in pixels, up to which a drawing fits a phone.
+const NARROW: f64 = 340.0;
+
 /// Shows a graph, and below it the same as a table.
 pub(super) fn view(viewer: &Viewer, graph: &Graph) -> Markup {
     if graph.edges.is_empty() {
@@ -55,7 +58,7 @@ pub(super) fn view(viewer: &Viewer, graph: &Graph) -> Markup {
             div.legend {
                 // What needs no human comes first.
                 @for activity in Activity::ALL.into_iter().rev() {
-                    span { span class={ "dot " (tone(Some(activity))) } {} " " (viewer.word(activity.word())) }
+                    span { span class={ "dot " (tone(Some(activity))) } {} " " (viewer.word(activity.word())) @if activity == Activity::Down { ", with work queued" } }
                 }
                 span { span.dot.human {} " human" } span { "colour: what the agent does now, in any conversation" } span { "larger: more tokens" }
                 span { span.dash.open {} " open requests" } span { span.dash {} " ended" } span.bad { span.dash.cut {} " all refused" }
@@ -91,7 +94,7 @@ const fn tone(activity: Option<Activity>) -> &'static str {
         Some(Activity::Held) => "held",
         Some(Activity::WaitsForHuman) => "asks",
         Some(Activity::Working) => "working",
-        Some(Activity::Down) => "down",
+        Some(Activity::Unable | Activity::Down) => "down",
         Some(Activity::Queued) => "queued",
         Some(Activity::Idle) => "idle",
         Some(Activity::Away) => "away",
@@ -133,6 +136,7 @@ fn drawing(viewer: &Viewer, graph: &Graph) -> Markup {
     let side = format!("{size:.0}");
     html! {
         @if graph.nodes.len() > nodes.len() { p.faint { "The " (nodes.len()) " agents with the most tokens are drawn; the table has all." } }
+        @if size > NARROW { p.faint.narrow-only { "Scroll sideways to see all of it." } }
         // The table below says the same to screen readers.
         div.graph aria-hidden="true" {
             svg width=(side) height=(side) viewBox={ "0 0 " (side) " " (side) } {

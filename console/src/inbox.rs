@@ -37,7 +37,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
     let limits = limits::in_force(&ctx).await?;
     let (waiting, more) = (&lists.waiting.first, lists.waiting.beyond(usize::MAX));
     let main = html! {
-        (heading("Inbox", &html! { span.faint { (plural(lists.waiting.count(viewer.role) as u64, "pending decision", "pending decisions")) ", what destroys or reaches further first, then the next to expire" } }))
+        (heading("Inbox", &html! { span.faint { (plural(lists.waiting.count(viewer.role) as u64, "pending decision", "pending decisions")) ", what destroys or reaches further first, then what a limit holds, then the next to expire" } }))
         @if let Some(words) = decision::beyond_role(&viewer, &lists.waiting) { p.faint { (words) } }
         @if waiting.is_empty() {
             (empty("No pending decisions.", &html! {

@@ -189,8 +189,8 @@ fn lifts(viewer: &Viewer, limits: &LimitsView, incident: &IncidentView, referenc
                 summary { "Lift with another amount" }
                 (viewer.form(&format!("{id}-grant"), &to("grant"), &html! {
                     input type="hidden" name="grant" value=(incident.on);
-                    (amounts(offered))
-                    p.faint { "Tokens, dollars and hours count from the amount used. Held requests continue if the amount is enough." }
+                    (amounts(offered, |_| None))
+                    p.faint { "The number that is filled in is half of what a grant has at first. Tokens, dollars and hours count from the amount used. Held requests continue if the amount is enough." }
                     button type="submit" { "Lift with this amount" }
                 }))
             }

@@ -129,7 +129,7 @@ fn why(problem: &Problem) -> Markup {
             (problem.rule) ", " code { (problem.code) }
             @if let Some(name) = limit { ", " a href={ (url("/limits#")) (name) } { (limit_words(name)) } }
         }
-        dt { "Hint to the sender" } dd.faint { (foreign_line(&problem.hint)) }
+        dt { "Sender" } dd { details { summary { "What it was told" } p.faint { (foreign_line(&problem.hint)) } } }
     }
 }
 

@@ -1,5 +1,7 @@
 //! The front page: what waits for you, what runs, what went wrong, and what today cost.
 
+use std::collections::BTreeSet;
+
 use axum::extract::{Query, State};
 use axum::response::Response;
 use lastword_facts::fact::{EndReason, Role};
@@ -112,6 +114,7 @@ fn open_work(viewer: &Viewer, now: &Now) -> String {
         Standing::Controlled(running) => running_word(running),
         Standing::WaitsForHuman => viewer.waiting(),
         Standing::Working => "running",
+        Standing::Gone => "whose agent isn't connected",
         Standing::Queued => "queued",
         Standing::WaitsForAnswers => "waiting for answers",
     };
@@ -225,7 +228,11 @@ fn runs(viewer: &Viewer, moment: &Moment, work: &RunningWork) -> Markup {
                     Standing::Held => { (badge("held")) " " }
                     Standing::Controlled(running) => { (badge(running_word(running))) " " }
                     // The names say it.
-                    Standing::WaitsForHuman | Standing::Working | Standing::Queued | Standing::WaitsForAnswers => {}
+                    Standing::WaitsForHuman
+                    | Standing::Working
+                    | Standing::Gone
+                    | Standing::Queued
+                    | Standing::WaitsForAnswers => {}
                 }
                 (who(viewer, work))
                 span.faint { "requested by " (or_you(&work.giver, &viewer.name)) " " (time(&rfc3339(work.since), moment.now)) " · " (spent(work.tokens, work.estimated, work.cost_microusd)) }
@@ -242,7 +249,7 @@ fn who(viewer: &Viewer, work: &RunningWork) -> Markup {
     // What is held or paused lets an open turn end, and nothing follows it.
     let (one, many) = match work.standing {
         Standing::Held | Standing::Controlled(_) => (" has an open turn · ", " have open turns · "),
-        Standing::Working | Standing::WaitsForHuman | Standing::Queued | Standing::WaitsForAnswers => {
+        Standing::Working | Standing::WaitsForHuman | Standing::Gone | Standing::Queued | Standing::WaitsForAnswers => {
             (" is working · ", " are working · ")
         }
     };
@@ -253,6 +260,9 @@ fn who(viewer: &Viewer, work: &RunningWork) -> Markup {
         @if !work.asking.is_empty() { (names(&work.asking)) " " @if work.asking.len() == 1 { "is " } @else { "are " } (waits) " · " }
         @else if work.standing == Standing::WaitsForHuman { (waits) " · " }
         @if !work.working.is_empty() || !work.asking.is_empty() {}
+        @else if work.standing == Standing::Gone {
+            (names(&work.gone)) " " @if work.gone.len() == 1 { "is " } @else { "are " } span.badge.bad { "not connected" } " · "
+        }
         @else if !work.queued.is_empty() { "queued for " (names(&work.queued)) " · " }
         @else if work.standing == Standing::WaitsForAnswers { "waiting for answers · " }
     }
@@ -281,13 +291,15 @@ fn alike(wrong: &Wrong) -> &[EndedRequest] {
     }
 }
 
-/// Shows the requests to which an agent stopped responding, on one line that unfolds.
-fn stopped_responding(viewer: &Viewer, moment: &Moment, wrong: &Wrong) -> Markup {
-    let Wrong::Ended { agent, reference, subject, at, request, id, question, alike, .. } = wrong else {
+/// Shows the requests to which an agent stopped responding, or which ended with the same reason, on one line that unfolds.
+fn together(viewer: &Viewer, moment: &Moment, wrong: &Wrong) -> Markup {
+    let Wrong::Ended { agent, reference, subject, status, reason, at, request, id, question, alike, .. } = wrong else {
         return html! {};
     };
-    let line = |subject: &str, reference: &str, at: Time, request: Seq| {
+    let agents: BTreeSet<&str> = alike.iter().map(|one| one.agent.as_str()).chain([agent.as_str()]).collect();
+    let line = |agent: &str, subject: &str, reference: &str, at: Time, request: Seq| {
         html! {
+            @if agents.len() > 1 { (name_link(agent)) " " }
             @if !subject.is_empty() { q { (markdown::line(subject, EXCERPT_CHARS)) } " " }
             "in " (conversation(reference)) " " (time(&rfc3339(at), moment.now)) " "
             (ask_again(viewer, agent, reference, request))
@@ -295,19 +307,26 @@ fn stopped_responding(viewer: &Viewer, moment: &Moment, wrong: &Wrong) -> Markup
     };
     html! {
         details id={ "away-" (request) } {
-            summary { b { (foreign_line(agent)) " stopped responding · " (alike.len() + 1) } " " (time(&rfc3339(*at), moment.now)) }
+            summary {
+                @if let Some(why) = reason {
+                    b { (plural(alike.len() as u64 + 1, "request", "requests")) " " (ended_as(*status)) } ": " (markdown::line(why, EXCERPT_CHARS))
+                } @else {
+                    b { (foreign_line(agent)) " stopped responding · " (alike.len() + 1) }
+                }
+                " " (time(&rfc3339(*at), moment.now))
+            }
             ul.lines {
-                li { (line(subject, reference, *at, *request)) }
-                @for one in alike { li { (line(one.subject.as_deref().unwrap_or_default(), &one.reference, one.at, one.request)) } }
+                li { (line(agent, subject, reference, *at, *request)) }
+                @for one in alike { li { (line(&one.agent, one.subject.as_deref().unwrap_or_default(), &one.reference, one.at, one.request)) } }
             }
         }
         div.steps {
-            a.step data-open-row href={ (url("/agents/")) (encoded(agent)) } { "Look at the agent" }
+            @if agents.len() == 1 { a.step data-open-row href={ (url("/agents/")) (encoded(agent)) } { "Look at the agent" } }
             @if viewer.role <= Role::Approver {
                 (viewer.form(&format!("dismiss-{request}"), "/dismiss", &html! {
                     (dismissed(id, *question))
                     @for one in alike { (dismissed(&one.id, one.question)) }
-                    button.quiet type="submit" aria-label={ "Dismiss the " (alike.len() + 1) " of " (agent) } { "Dismiss" }
+                    button.quiet type="submit" aria-label={ "Dismiss the " (alike.len() + 1) " of " (agents.iter().copied().collect::<Vec<_>>().join(", ")) } { "Dismiss" }
                 }))
             }
         }
@@ -328,7 +347,7 @@ fn ask_again(viewer: &Viewer, agent: &str, reference: &str, request: Seq) -> Mar
 /// Shows what happened in one sentence, and one step that mends it.
 fn happened(viewer: &Viewer, moment: &Moment, wrong: &Wrong) -> Markup {
     match wrong {
-        Wrong::Ended { alike, .. } if !alike.is_empty() => stopped_responding(viewer, moment, wrong),
+        Wrong::Ended { alike, .. } if !alike.is_empty() => together(viewer, moment, wrong),
         Wrong::Ended {
             agent,
             reference,
@@ -402,6 +421,16 @@ fn dismissed(id: &str, question: Option<EscalationId>) -> Markup {
             Some(question) => input type="hidden" name=(question) value="question";,
             None => input type="hidden" name=(id) value="request";,
         }
+    }
+}
+
+/// Says how requests ended that have a reason in common.
+const fn ended_as(status: AnswerStatus) -> &'static str {
+    match status {
+        AnswerStatus::Rejected => "were declined",
+        AnswerStatus::Cancelled => "were cancelled",
+        AnswerStatus::TimedOut => "timed out",
+        AnswerStatus::Completed | AnswerStatus::Partial | AnswerStatus::Failed | AnswerStatus::Exhausted => "failed",
     }
 }
 

@@ -54,8 +54,8 @@ fn form(ctx: &Context, next: Option<&str>, refused: Option<&str>) -> Markup {
             button.main type="submit" { "Sign in" }
         }
         p.faint {
-            code { "lastword console" } " opens the console with a link that signs in once. The operator's token is in the file "
-            code { "operator.token" } " of the data directory."
+            "An owner makes a link for you under " i { "Team" } ", and a browser that is signed in makes one for your phone. On the server's machine, "
+            code { "lastword console" } " opens this page signed in; the first owner's token is in " code { "operator.token" } " of its data directory."
         }
     };
     layout::bare("Sign in", &main)
@@ -141,8 +141,8 @@ async fn by_code(ctx: &Context, code: &str) -> Result<Proven, ApiError> {
         }
         (None, _) => {
             ctx.handle.metrics().refuse(Code::Unauthenticated);
-            let text = "This link was used already or is too old: one of a QR code is valid for 2 minutes, any other for 15. Run \
-                        lastword console for a new one, or sign in with your token";
+            let text = "This link was used already or is too old: one of a QR code is valid for 2 minutes, any other for 15. \
+                        Make a new one, or sign in with your token";
             return Err(ApiError::new(Code::Unauthenticated, text));
         }
     };

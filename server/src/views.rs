@@ -42,7 +42,7 @@ pub use self::incidents::{held_tasks, incident};
 pub use self::messages::{Shown, show};
 pub(crate) use self::messages::{may_read, show_within, shown};
 pub use self::nodes::{NodeView, Nodes, NodesView};
-pub use self::notices::notices;
+pub use self::notices::{Reader, notices};
 pub(crate) use self::notices::{Worded, alert};
 pub(crate) use self::requests::request;
 pub(crate) use self::rooms::room;

@@ -298,7 +298,8 @@ async fn worded(ctx: &Context, seqs: Vec<Seq>, reader: AgentId) -> Result<Vec<Un
     let messages = views::show(&ctx.handle, seqs.clone()).await?;
     let is_message = |seq: &Seq| messages.iter().any(|message| message.seq == *seq);
     let others: Vec<Seq> = seqs.into_iter().filter(|seq| !is_message(seq)).collect();
-    let others = views::notices(&ctx.handle, others, Some(reader)).await?.into_iter().map(|worded| worded.notice);
+    let reader = views::Reader { agent: Some(reader), has_shell: false };
+    let others = views::notices(&ctx.handle, others, reader).await?.into_iter().map(|worded| worded.notice);
     let mut unread: Vec<Unread> = others
         .map(|Notice { id, kind, from, reference, body, created_at, .. }| Unread {
             id,

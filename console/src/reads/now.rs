@@ -63,6 +63,8 @@ pub(crate) enum Standing {
     WaitsForHuman,
     /// An agent has an open turn in it, and no task waits for a human.
     Working,
+    /// The agents that could go on aren't connected.
+    Gone,
     /// No agent works; a request is queued.
     Queued,
     /// No agent works; its tasks wait for answers.
@@ -85,6 +87,8 @@ pub(crate) struct RunningWork {
     pub(crate) asking: Vec<String>,
     /// The names of the agents whose requests are queued.
     pub(crate) queued: Vec<String>,
+    /// The names of the agents that could go on and aren't connected.
+    pub(crate) gone: Vec<String>,
     /// What it does.
     pub(crate) standing: Standing,
     /// The tokens charged to it.
@@ -125,7 +129,7 @@ pub(crate) enum Wrong {
         id: String,
         /// The open question about it, which a human dismisses with it.
         question: Option<EscalationId>,
-        /// The others to which the same agent stopped responding, newest first.
+        /// The others to which the same agent stopped responding, or which ended with the same reason, newest first.
         alike: Vec<EndedRequest>,
     },
     /// An agent that neither is connected nor polls and has no open turn, while requests are queued for it.
@@ -168,7 +172,8 @@ struct Look {
 
 /// A request that ended badly, before its texts are read.
 pub(crate) struct EndedRequest {
-    agent: String,
+    /// The agent that was asked.
+    pub(crate) agent: String,
     /// The REF of its conversation.
     pub(crate) reference: String,
     /// The first line of the request, once it is read.
@@ -206,6 +211,21 @@ fn grouped(ended: Vec<EndedRequest>) -> Vec<EndedRequest> {
         }
     }
     groups.sort_by_key(EndedRequest::is_silent);
+    groups
+}
+
+/// Puts the requests together that ended with the same words of a reason, in the place of the newest.
+fn by_reason(ended: Vec<EndedRequest>, endings: &BTreeMap<Seq, Ending>) -> Vec<EndedRequest> {
+    let reason = |one: &EndedRequest| endings.get(&one.answer?)?.reason.clone();
+    let mut groups: Vec<EndedRequest> = Vec::new();
+    for one in ended {
+        let why = reason(&one).filter(|_| !one.is_silent());
+        let same = |group: &&mut EndedRequest| group.status == one.status && !group.is_silent() && reason(group) == why;
+        match groups.iter_mut().find(same).filter(|_| why.is_some()) {
+            Some(group) => group.alike.push(one),
+            None => groups.push(one),
+        }
+    }
     groups
 }
 
@@ -249,6 +269,7 @@ pub(crate) async fn now(ctx: &Context, caller: Caller, listing: Listing) -> Resu
     let answers = look.ended.iter().flat_map(|ended| std::iter::once(ended).chain(&ended.alike));
     let mut endings = subjects::endings(ctx, answers.filter_map(|one| one.answer).collect()).await?;
     let line = |seq: Option<Seq>| seq.and_then(|seq| texts.get(&seq)).map(|text| subjects::first_line(text));
+    look.ended = by_reason(look.ended, &endings);
     let subject = |(seq, work)| RunningWork { subject: line(seq).unwrap_or_default(), ..work };
     let running = look.running.into_iter().map(subject).collect();
     wrong.extend(look.ended.into_iter().map(|ended| {
@@ -301,10 +322,10 @@ fn look(live: &Live<'_>, human: AgentId) -> Look {
     newest.truncate(LINES_MAX);
     let asking = asking(state);
     let running =
-        newest.iter().filter_map(|(_, id)| Some(running(state, *id, state.grants.get(id)?, &asking))).collect();
+        newest.iter().filter_map(|(_, id)| Some(running(live, *id, state.grants.get(id)?, &asking))).collect();
     let mut standings = BTreeMap::new();
     for (id, grant) in open() {
-        *standings.entry(standing(state, grant, &tasks(state, id), &asking)).or_default() += 1;
+        *standings.entry(standing(live, grant, &tasks(state, id), &asking)).or_default() += 1;
     }
     let unread = decisions::unread(state, human).len();
     Look { unread, running, more, standings, ended: ended(state), people: people(live), today: today(live) }
@@ -328,7 +349,13 @@ fn works(id: TaskId, task: &Task, asking: &BTreeSet<TaskId>) -> bool {
     matches!(task.phase, Phase::Open(_)) && !asking.contains(&id)
 }
 
-fn standing(state: &State, grant: &Grant, tasks: &[(TaskId, &Task)], asking: &BTreeSet<TaskId>) -> Standing {
+/// Returns whether a task could only go on with its agent, which isn't there.
+fn is_stuck(live: &Live<'_>, task: &Task) -> bool {
+    task.children.is_empty() && is_gone(live, task.agent)
+}
+
+fn standing(live: &Live<'_>, grant: &Grant, tasks: &[(TaskId, &Task)], asking: &BTreeSet<TaskId>) -> Standing {
+    let state = live.state;
     let conv = state.conversations.get(&grant.conv);
     let paused = Some(state.running).filter(|running| *running != Running::Active);
     let running = paused.or(conv.map(|conv| conv.running)).unwrap_or(Running::Active);
@@ -340,6 +367,10 @@ fn standing(state: &State, grant: &Grant, tasks: &[(TaskId, &Task)], asking: &BT
         Standing::WaitsForHuman
     } else if tasks.iter().any(|(id, task)| works(*id, task, asking)) {
         Standing::Working
+    } else if tasks.iter().any(|(_, task)| is_stuck(live, task))
+        && tasks.iter().all(|(_, task)| !task.children.is_empty() || is_stuck(live, task))
+    {
+        Standing::Gone
     } else if tasks.iter().any(|(_, task)| task.phase == Phase::Queued) {
         Standing::Queued
     } else {
@@ -347,7 +378,8 @@ fn standing(state: &State, grant: &Grant, tasks: &[(TaskId, &Task)], asking: &BT
     }
 }
 
-fn running(state: &State, id: GrantId, grant: &Grant, asking: &BTreeSet<TaskId>) -> (Option<Seq>, RunningWork) {
+fn running(live: &Live<'_>, id: GrantId, grant: &Grant, asking: &BTreeSet<TaskId>) -> (Option<Seq>, RunningWork) {
+    let state = live.state;
     let tasks = tasks(state, id);
     let names = |wanted: &dyn Fn(&(TaskId, &Task)) -> bool| {
         let agents = tasks.iter().filter(|task| wanted(task)).map(|(_, task)| state.name_of(task.agent).to_owned());
@@ -365,7 +397,8 @@ fn running(state: &State, id: GrantId, grant: &Grant, asking: &BTreeSet<TaskId>)
         working: names(&|(id, task)| works(*id, task, asking)),
         asking: names(&|(id, _)| asking.contains(id)),
         queued: names(&|(_, task)| task.phase == Phase::Queued),
-        standing: standing(state, grant, &tasks, asking),
+        gone: names(&|(_, task)| is_stuck(live, task)),
+        standing: standing(live, grant, &tasks, asking),
         tokens: grant.spend.tokens,
         estimated: grant.estimated,
         cost_microusd: grant.spend.cost_microusd,
@@ -407,7 +440,9 @@ fn ended(state: &State) -> Vec<EndedRequest> {
 fn people(live: &Live<'_>) -> Vec<Wrong> {
     let state = live.state;
     let one = |id: AgentId| {
-        let agent = state.agent(id).filter(|agent| !agent.is_human())?;
+        // Whom a human paused or stopped is missed by nobody.
+        let runs = |running: Running| running == Running::Active;
+        let agent = state.agent(id).filter(|agent| !agent.is_human() && runs(agent.running) && runs(state.running))?;
         if let Some(until) = agent.rests_until() {
             return Some(Wrong::Rests { agent: agent.name().to_owned(), until });
         }
@@ -420,6 +455,11 @@ fn people(live: &Live<'_>) -> Vec<Wrong> {
         (queued > 0 && agent.turns.is_empty() && away).then_some(Wrong::Away { agent: name, unavailable, queued })
     };
     state.live_by_name().into_iter().filter_map(one).collect()
+}
+
+/// Returns whether nothing can go on: the agent has no open turn, and neither is connected nor polls.
+pub(super) fn is_gone(live: &Live<'_>, agent: AgentId) -> bool {
+    live.state.agent(agent).is_some_and(|known| !known.is_human() && known.turns.is_empty()) && is_away(live, agent)
 }
 
 /// Returns whether an agent neither is connected nor polls.

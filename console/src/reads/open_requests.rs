@@ -12,7 +12,7 @@ use lastword_server::views::{self, Shown};
 use lastword_server::{ApiError, Context};
 use lastword_store::{Cursor, Filter};
 
-use super::now::{asking, is_away};
+use super::now::{asking, is_gone};
 
 /// The most requests in the list.
 const REQUESTS_MAX: usize = 50;
@@ -107,11 +107,6 @@ fn open(live: &Live<'_>, convs: &[ConvId]) -> Vec<OpenRequest> {
     open.sort_by_key(|one| (!matches!(one.doing, Doing::WaitsForHuman | Doing::Held), one.since, one.task));
     open.truncate(REQUESTS_MAX);
     open
-}
-
-/// Returns whether nothing can go on: the agent has no open turn, and neither is connected nor polls.
-fn is_gone(live: &Live<'_>, agent: AgentId) -> bool {
-    live.state.agent(agent).is_some_and(|known| !known.is_human() && known.turns.is_empty()) && is_away(live, agent)
 }
 
 fn doing(live: &Live<'_>, task: &Task, asks: bool) -> Doing {

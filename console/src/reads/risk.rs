@@ -57,12 +57,13 @@ pub(crate) struct Differs {
 }
 
 impl Risk {
-    /// Returns the place in the order of the list: what destroys is first, then what reaches further than before.
+    /// Returns the place in the order of the list: what destroys is first, then what reaches further than before, then what a
+    /// limit holds, since all of its work waits.
     pub(crate) const fn order(&self) -> u8 {
         if self.destroys.is_some() {
             0
         } else if self.new_hosts.is_empty() && self.changes.is_empty() {
-            2
+            3
         } else {
             1
         }
@@ -71,7 +72,11 @@ impl Risk {
 
 /// Returns the place of what isn't judged: a call that is too long for it may reach further.
 pub(super) const fn unjudged(id: DecisionId) -> u8 {
-    if matches!(id, DecisionId::Call(_)) { 1 } else { 2 }
+    match id {
+        DecisionId::Call(_) => 1,
+        DecisionId::Latch(_) => 2,
+        DecisionId::Question(_) => 3,
+    }
 }
 
 /// What is read of the state about a held call, to be judged outside of it.

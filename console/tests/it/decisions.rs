@@ -65,11 +65,11 @@ async fn what_is_not_offered_for_a_call_is_not_named() {
     let world = asked().await;
     let browser = Browser::signed_in(&world).await;
     let one = hold(&world, json!({"tool": "Bash", "arguments": {"command": "cargo test"}})).await;
-    let both = "Reject with instructions, edit, ignore or always allow";
+    let both = "Reject with instructions, ignore or always allow";
     browser.get(&format!("/approvals/{one}")).await.is(200).has(both).has("Always allow this");
     let two = hold(&world, json!({"tool": "a tool", "arguments": {"command": "cargo test"}})).await;
     let seen = browser.get(&format!("/approvals/{two}")).await.is(200);
-    seen.has("Reject with instructions, edit or ignore<").lacks("lways allow").lacks("Respond");
+    seen.has("Reject with instructions or ignore<").lacks("lways allow").lacks("Respond");
 }
 
 #[tokio::test]

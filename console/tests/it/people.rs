@@ -32,7 +32,7 @@ async fn an_agent_is_shown_with_its_work_and_obeys_its_page() {
     let world = World::with(&["kilo"]).await;
     world.send("operator", "kilo", "T-1", "deploy").await.is(201);
     let browser = Browser::signed_in(&world).await;
-    browser.get("/agents").await.is(200).has("1 request queued").has(">down<");
+    browser.get("/agents").await.is(200).has("1 request queued").has(">not connected<");
     let turn = world.take("kilo").await;
     let seen = browser.get("/agents/kilo").await.is(200);
     seen.has(id(&turn["turn"], "id")).has("/conversations/T-1").has("1 turn open, at most 1").has("tokens today");
@@ -58,12 +58,12 @@ async fn an_agent_that_polls_is_down_only_once_it_has_missed_its_time_to_acknowl
     browser.get("/agents").await.is(200).has(">idle<");
     machine.run(9 * 60 * SECOND);
     world.send("operator", "kilo", "T-1", "deploy").await.is(201);
-    let seen = browser.get("/agents").await.is(200).has(">queued<").lacks(">down<");
+    let seen = browser.get("/agents").await.is(200).has(">queued<").lacks(">not connected<");
     seen.has("last asked for work <time").has("9 min ago");
     browser.get("/agents/kilo").await.is(200).has(">queued<").has("last asked for work");
     browser.get("/").await.is(200).lacks("is not connected");
     machine.run(60 * SECOND);
-    browser.get("/agents").await.is(200).has(">down<").lacks("last asked for work");
+    browser.get("/agents").await.is(200).has(">not connected<").lacks("last asked for work");
     browser.get("/").await.is(200).has("kilo</a> is not connected, and 1 request is queued for it");
     browser.post("/agents/kilo/limits", &[("ack_ms", "1200")]).await.is(200);
     browser.get("/agents").await.is(200).has(">queued<");
@@ -82,7 +82,7 @@ async fn an_agent_that_waits_and_loses_its_connection_is_down_at_once() {
     waiting.shutdown().await;
     connected(false).await;
     world.send("operator", "kilo", "T-1", "deploy").await.is(201);
-    Browser::signed_in(&world).await.get("/agents").await.is(200).has(">down<");
+    Browser::signed_in(&world).await.get("/agents").await.is(200).has(">not connected<");
 }
 
 #[tokio::test]
@@ -276,6 +276,34 @@ async fn limit(world: &World, name: &str) -> u64 {
 }
 
 #[tokio::test]
+async fn an_agent_that_is_gone_shows_its_last_signs_and_how_it_comes_back_unless_a_human_paused_it() {
+    let world = World::with(&["kilo", "hive"]).await;
+    world.send("operator", "hive", "BUG-1", "look").await.is(201);
+    let browser = Browser::signed_in(&world).await;
+    let seen =
+        browser.get("/agents/hive").await.is(200).has("asked for work since the server started, and has sent no");
+    seen.has("lastword claude --as hive").has("It takes what is queued once it is back.").has("/team#m-hive");
+    browser.get("/conversations/BUG-1").await.is(200).has("isn't connected");
+    browser.get("/").await.is(200).has("hive</a> is <span class=\"badge bad\">not connected</span>");
+    world.take("hive").await;
+    browser.get("/agents/hive").await.is(200).lacks("how it comes back").lacks("id=\"silent\"");
+    world.send("operator", "kilo", "BUG-2", "look").await.is(201);
+    browser.post("/agents/kilo/pause", &[]).await.is(200);
+    browser.get("/").await.is(200).lacks("kilo</a> is not connected");
+}
+
+#[tokio::test]
+async fn what_a_form_adds_to_a_grant_is_said_with_its_amounts() {
+    let world = World::with(&["kilo"]).await;
+    world.send("operator", "kilo", "MORE-1", "look").await.is(201);
+    let browser = Browser::signed_in(&world).await;
+    browser.get("/conversations/MORE-1").await.is(200).has("Messages, 2 of 64 used").has("Tokens, 0 of 500");
+    let fields = [("tokens", "100000"), ("dollars", ""), ("hours", "0"), ("turns", "5")];
+    let said = browser.post("/conversations/MORE-1/grant", &fields).await.is(200);
+    said.has("Extended the grant of MORE-1 by 5 turns, 100").has("000 tokens.");
+}
+
+#[tokio::test]
 async fn the_activity_is_the_sum_of_the_log() {
     let world = latched().await;
     let browser = Browser::signed_in(&world).await;
@@ -430,7 +458,11 @@ async fn an_agent_that_waits_for_a_human_is_not_said_to_work_nor_to_be_away() {
     world.send("operator", "kilo", "ASK-3", "and this").await.is(201);
     world.send("operator", "hive", "BUG-1", "look").await.is(201);
     let browser = Browser::signed_in(&world).await;
-    let seen = browser.get("/").await.is(200).has("pieces of work: 1 waiting for you, 2 queued");
+    let seen = browser
+        .get("/")
+        .await
+        .is(200)
+        .has("pieces of work: 1 waiting for you, 1 whose agent isn't connected, 1 queued");
     let seen = seen
         .has("kilo</a> is <span class=\"badge warn\">waiting for you</span>")
         .has("hive</a> is not connected, and 1 request is queued for it");

@@ -93,6 +93,32 @@ async fn the_reason_of_a_failure_is_on_the_front_page_and_in_the_tree_and_a_long
 }
 
 #[tokio::test]
+async fn requests_that_failed_for_one_reason_are_one_line_that_names_their_agents_and_is_dismissed_at_once() {
+    let world = World::with(&["kilo", "lima"]).await;
+    for (agent, reference, reason) in [
+        ("kilo", "R-1", "the registry answers 503"),
+        ("lima", "R-2", "no room on the disk"),
+        ("lima", "R-3", "the registry answers 503"),
+    ] {
+        world.send("operator", agent, reference, &format!("build {reference}")).await.is(201);
+        let turn = world.take(agent).await;
+        let path = format!("/v1/turns/{}/finish", id(&turn["turn"], "id"));
+        world.post(agent, &path, json!({"status": "failed", "answer": "", "reason": reason})).await.is(200);
+    }
+    let browser = Browser::signed_in(&world).await;
+    let page = browser.get("/").await.is(200).has("Dismiss these 3");
+    let [both, other] = &lines(&page.text)[..] else { panic!("{}", page.text) };
+    assert!(both.contains("2 requests failed</b>: the registry answers 503"), "{both}");
+    for part in ["/agents/kilo", "/agents/lima", "/conversations/R-1", "/conversations/R-3"] {
+        assert!(both.contains(part), "{part}: {both}");
+    }
+    assert!(other.contains("/conversations/R-2") && other.contains("no room on the disk"), "{other}");
+    let (_, form) = both.split_once("action=\"/dismiss\"").unwrap();
+    let (form, _) = form.split_once("</form>").unwrap();
+    assert_eq!(form.matches("value=\"request\"").count(), 2, "{form}");
+}
+
+#[tokio::test]
 async fn what_an_agent_took_and_then_left_is_not_said_to_be_never_taken() {
     let limits = Limits { ack_woken_ms: 50, ack_polling_ms: 50, lease_ms: 50, ..Limits::default() };
     let world = World::within(limits, &["kilo"]).await;

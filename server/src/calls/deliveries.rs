@@ -40,8 +40,12 @@ async fn worded(
         Some(message) => message,
         None => Box::pin(noted(ctx, caller, taken)).await?,
     };
-    let mut worded =
-        Box::pin(views::notices(&ctx.handle, taken.notices.clone(), Some(caller.principal.agent()))).await?;
+    let mut worded = Box::pin(views::notices(
+        &ctx.handle,
+        taken.notices.clone(),
+        views::Reader { agent: Some(caller.principal.agent()), has_shell: true },
+    ))
+    .await?;
     worded.extend(again(&message).map(|notice| Worded { notice, call: None }));
     let notices = fit(ctx, caller, worded);
     let attempt = taken.turn.map_or(0, |turn| turn.attempt);
@@ -95,7 +99,8 @@ fn again(message: &StoredMessage) -> Option<Notice> {
 /// Shows a fact that is not a message, such as an escalation, to a human in the form of a message.
 async fn noted(ctx: &Context, caller: Caller, taken: &input::Delivery) -> Result<StoredMessage, ApiError> {
     let reader = caller.principal.agent();
-    let worded = views::notices(&ctx.handle, vec![taken.message], Some(reader)).await?.into_iter().next();
+    let worded = views::Reader { agent: Some(reader), has_shell: true };
+    let worded = views::notices(&ctx.handle, vec![taken.message], worded).await?.into_iter().next();
     let Worded { notice, .. } = worded.ok_or_else(|| ApiError::internal("a delivery of nothing"))?;
     let to = ctx.handle.query(move |live| live.state.name_of(reader).to_owned()).await?;
     let kind = match notice.kind {

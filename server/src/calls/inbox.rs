@@ -166,7 +166,12 @@ async fn read(ctx: &Context, caller: Caller) -> Result<Option<Delivery>, ApiErro
             continue;
         }
         before.extend(
-            views::notices(&ctx.handle, vec![Seq(delivery.message.seq)], Some(caller.principal.agent())).await?,
+            views::notices(
+                &ctx.handle,
+                vec![Seq(delivery.message.seq)],
+                views::Reader { agent: Some(caller.principal.agent()), has_shell: true },
+            )
+            .await?,
         );
     }
     Ok(None)

@@ -171,7 +171,8 @@ impl Composer {
         }
         for topic in noted {
             let Topic::Note(seq) = topic else { continue };
-            let worded = views::notices(&self.ctx.handle, vec![seq], None).await?.into_iter().next();
+            let reader = views::Reader { agent: None, has_shell: true };
+            let worded = views::notices(&self.ctx.handle, vec![seq], reader).await?.into_iter().next();
             let item = worded.map(|worded| Item::note(topic.to_string(), &worded.notice, step(&worded.notice)));
             found.notes.extend(item.map(|item| (topic, item)));
         }

@@ -99,6 +99,8 @@ pub struct Member {
     pub rests_until: Option<Time>,
     /// When it last asked for deliveries, if it polls and still has time to acknowledge.
     pub polled_at: Option<Time>,
+    /// When it last asked for deliveries since the server started, however long ago.
+    pub asked_at: Option<Time>,
     /// Whether the workspace is running, paused or stopped.
     pub workspace: Running,
 }
@@ -118,7 +120,9 @@ pub enum Activity {
     WaitsForHuman,
     /// It has an open turn.
     Working,
-    /// Its program can't work, or neither is connected nor polls while requests are queued for it.
+    /// Its program told that it can't work.
+    Unable,
+    /// It neither is connected nor polls while requests are queued for it.
     Down,
     /// Requests are queued for it.
     Queued,
@@ -130,20 +134,21 @@ pub enum Activity {
 
 impl Activity {
     /// All of them, in their order.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Stopped,
         Self::Paused,
         Self::Rests,
         Self::Held,
         Self::WaitsForHuman,
         Self::Working,
+        Self::Unable,
         Self::Down,
         Self::Queued,
         Self::Idle,
         Self::Away,
     ];
 
-    /// Returns the word for it.
+    /// Returns the word for it. Whether requests wait for an agent that isn't connected is told beside the word.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Stopped => "stopped",
@@ -152,10 +157,10 @@ impl Activity {
             Self::Held => "held",
             Self::WaitsForHuman => "waiting for you",
             Self::Working => "working",
-            Self::Down => "down",
+            Self::Unable => "can't work",
+            Self::Down | Self::Away => "not connected",
             Self::Queued => "queued",
             Self::Idle => "idle",
-            Self::Away => "away",
         }
     }
 }
@@ -172,7 +177,7 @@ impl Member {
             Running::Active if !self.held.is_empty() && !elsewhere() => Activity::Held,
             Running::Active if !self.asks.is_empty() => Activity::WaitsForHuman,
             Running::Active if !self.turns.is_empty() => Activity::Working,
-            Running::Active if self.view.unavailable.is_some() => Activity::Down,
+            Running::Active if self.view.unavailable.is_some() => Activity::Unable,
             Running::Active if self.view.queued > 0 && !reachable => Activity::Down,
             Running::Active if self.view.queued > 0 => Activity::Queued,
             Running::Active if reachable => Activity::Idle,
@@ -248,6 +253,7 @@ pub fn member(live: &Live<'_>, id: AgentId) -> Option<Member> {
             as u64,
         rests_until: known.rests_until(),
         polled_at: polled_at(live, id),
+        asked_at: live.polled_at(id),
         workspace: state.running,
     })
 }

@@ -24,6 +24,15 @@ use crate::error::ApiError;
 /// The most bytes of entries that are read at once.
 const STEP_BYTES_MAX: usize = 1 << 20;
 
+/// For whom a notice is worded.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader {
+    /// The agent or human; `None` if it is for whoever is notified.
+    pub agent: Option<AgentId>,
+    /// Whether the steps are commands. The console leads to its own pages.
+    pub has_shell: bool,
+}
+
 /// A notice with its text, before it is fitted into a delivery with others.
 pub struct Worded {
     /// The notice as it is sent.
@@ -33,7 +42,7 @@ pub struct Worded {
 }
 
 /// Returns notices by position, as this reader is told of them.
-pub async fn notices(handle: &Handle, seqs: Vec<Seq>, reader: Option<AgentId>) -> Result<Vec<Worded>, ApiError> {
+pub async fn notices(handle: &Handle, seqs: Vec<Seq>, reader: Reader) -> Result<Vec<Worded>, ApiError> {
     if seqs.is_empty() {
         return Ok(Vec::new());
     }
@@ -66,7 +75,7 @@ fn notice(
     seq: Seq,
     entry: &Arc<Entry>,
     alerts: &BTreeMap<Seq, Arc<Entry>>,
-    reader: Option<AgentId>,
+    reader: Reader,
 ) -> Option<Worded> {
     let of = alert(&entry.fact).and_then(|message| Some((message, alerts.get(&message)?)));
     // A raised ALERT is shown as the message itself, under the message's id.
@@ -118,8 +127,10 @@ fn of_message(state: &State, seq: Seq, entry: &Entry, message: &Message) -> Noti
 type FactNotice = (NoticeKind, AgentId, Option<String>, String);
 
 /// Returns the text of a fact that becomes a notice without being a message.
-fn told(state: &State, fact: &Fact, reader: Option<AgentId>) -> Option<FactNotice> {
-    told_of_work(state, fact).or_else(|| told_of_limits(state, fact)).or_else(|| told_of_decisions(state, fact, reader))
+fn told(state: &State, fact: &Fact, reader: Reader) -> Option<FactNotice> {
+    told_of_work(state, fact)
+        .or_else(|| told_of_limits(state, fact, reader.has_shell))
+        .or_else(|| told_of_decisions(state, fact, reader))
 }
 
 fn is_human(state: &State, agent: AgentId) -> bool {
@@ -155,7 +166,7 @@ fn told_of_work(state: &State, fact: &Fact) -> Option<FactNotice> {
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "most facts are never a notice; the core chooses which are")]
-fn told_of_limits(state: &State, fact: &Fact) -> Option<FactNotice> {
+fn told_of_limits(state: &State, fact: &Fact, has_shell: bool) -> Option<FactNotice> {
     let reference = |conv| state.ref_of(conv).map(ToString::to_string);
     Some(match fact {
         Fact::Warned { place, crossing, agent_messages } => {
@@ -176,28 +187,31 @@ fn told_of_limits(state: &State, fact: &Fact) -> Option<FactNotice> {
             (NoticeKind::Warning, SYSTEM, None, text)
         }
         Fact::GrantAged { grant, percent } => {
-            let (name, text) = aged(state, *grant, *percent);
+            let (name, text) = aged(state, *grant, *percent, has_shell);
             (NoticeKind::Warning, SYSTEM, name, text)
         }
         Fact::IncidentNoted(IncidentNoted { incident, agent, code, limit, current }) => {
             let numbers = [*limit, *current].map(|n| amount(counts_cost(state, *incident), n));
-            let text = format!("{incident}: {}", words::noted(state, *agent, *code, numbers));
+            let text = format!("{incident}: {}", words::noted(state, *agent, *code, numbers, has_shell));
             (NoticeKind::Warning, SYSTEM, None, text)
         }
-        Fact::Unattended { percent } => (NoticeKind::Warning, SYSTEM, None, words::unattended(*percent)),
+        Fact::Unattended { percent } => (NoticeKind::Warning, SYSTEM, None, words::unattended(*percent, has_shell)),
         _ => return None,
     })
 }
 
-/// Returns the notice that most of a grant's time is used up, with the command that extends it.
-fn aged(state: &State, id: GrantId, percent: u64) -> (Option<String>, String) {
+/// Returns the notice that most of a grant's time is used up, with the step that extends it.
+fn aged(state: &State, id: GrantId, percent: u64, has_shell: bool) -> (Option<String>, String) {
     let conv = state.grants.get(&id).map(|grant| grant.conv);
     let reference = conv.and_then(|conv| state.ref_of(conv)).map(ToString::to_string);
     let hours = match Lift::of(lastword_facts::Code::GrantExpired, 0, 0) {
         Some(lift) => lift.extension().time_ms / HOUR_MS,
         None => 1,
     };
-    let step = reference.as_deref().map(|name| format!(" `lastword grant {name} --time {hours}h` extends it."));
+    let step = reference.as_deref().map(|name| match has_shell {
+        true => format!(" `lastword grant {name} --time {hours}h` extends it."),
+        false => format!(" *More budget* on the page of {name} extends it."),
+    });
     let text = format!(
         "{percent} % of the time of {id} is used up. At its end the work is held until a human extends it.{}",
         step.unwrap_or_default()
@@ -206,20 +220,25 @@ fn aged(state: &State, id: GrantId, percent: u64) -> (Option<String>, String) {
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "most facts are never a notice; the core chooses which are")]
-fn told_of_decisions(state: &State, fact: &Fact, reader: Option<AgentId>) -> Option<FactNotice> {
+fn told_of_decisions(state: &State, fact: &Fact, reader: Reader) -> Option<FactNotice> {
     let reference = |conv| state.ref_of(conv).map(ToString::to_string);
     Some(match fact {
         Fact::EscalationNoted { escalation, by, body } => {
             (NoticeKind::Info, *by, None, format!("Answer to {escalation}: {body}"))
         }
         Fact::EscalationOpened(EscalationOpened { escalation, task, agent, conv, cause, body, .. }) => {
-            let body = words::question(state, *task, *cause, body, reader);
-            let text = format!("{escalation}: {body}{}", offered_lifts(state, *escalation));
+            let body = words::question(state, *task, *cause, body, reader.agent);
+            let text = format!("{escalation}: {body}{}", offered_lifts(state, *escalation, reader.has_shell));
             (NoticeKind::Alert, *agent, reference(*conv), text)
         }
         Fact::EscalationLifts { escalation, .. } => {
             let conv = state.escalations.get(escalation).and_then(|known| reference(known.conv));
-            (NoticeKind::Info, SYSTEM, conv, format!("{escalation}:{}", offered_lifts(state, *escalation)))
+            (
+                NoticeKind::Info,
+                SYSTEM,
+                conv,
+                format!("{escalation}:{}", offered_lifts(state, *escalation, reader.has_shell)),
+            )
         }
         Fact::ApprovalDecided(ApprovalDecided { approval, by, decision, comment, .. }) => {
             let by = match *by {
@@ -240,13 +259,16 @@ fn told_of_decisions(state: &State, fact: &Fact, reader: Option<AgentId>) -> Opt
     })
 }
 
-/// Returns the broker's sentence about a question that a limit caused, and its lifts, each with its command (H6).
-fn offered_lifts(state: &State, id: EscalationId) -> String {
+/// Returns the broker's sentence about a question that a limit caused, and its lifts, each with its step (H6).
+fn offered_lifts(state: &State, id: EscalationId, has_shell: bool) -> String {
     let Some(lifts) = state.escalations.get(&id).and_then(|known| known.lifts.as_ref()) else { return String::new() };
     let mut text = format!("\n{} A text answer extends nothing.", words::met(lifts));
     for (lift, number) in lifts.lifts.iter().zip(1..) {
         let lift = words::lift(state, *lift);
-        text.push_str(&format!("\nlift-{number}: {lift} (`lastword answer {id} --lift lift-{number}`)"));
+        text.push_str(&format!("\nlift-{number}: {lift}"));
+        if has_shell {
+            text.push_str(&format!(" (`lastword answer {id} --lift lift-{number}`)"));
+        }
     }
     text
 }

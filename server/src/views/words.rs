@@ -92,22 +92,36 @@ fn timed_out(state: &State, task: TaskId, reader: Option<AgentId>) -> Option<Str
 }
 
 /// Returns the sentence about an incident of an agent, which holds nothing (D7, G2, B1).
-pub(crate) fn noted(state: &State, agent: AgentId, code: Code, [limit, current]: [String; 2]) -> String {
+pub(crate) fn noted(
+    state: &State,
+    agent: AgentId,
+    code: Code,
+    [limit, current]: [String; 2],
+    has_shell: bool,
+) -> String {
     let about = state.name_of(agent);
     if code == Code::TurnClosed {
+        let step = match has_shell {
+            true => format!("`lastword stop --agent {about}`"),
+            false => format!("*Stop* on the page of {about}"),
+        };
         return format!(
             "The program of {about} worked by itself after its turn had ended, and was interrupted. Tokens until then: \
-             {current}. `lastword stop --agent {about}` keeps it from new work."
+             {current}. {step} keeps it from new work."
         );
     }
     format!("{about} met a limit repeatedly: {} (limit {limit}, would be {current}). Nothing is held.", told(code))
 }
 
 /// Returns the sentence that no human has acted for a large part of the time after which agents start no work (D12).
-pub(crate) fn unattended(percent: u64) -> String {
+pub(crate) fn unattended(percent: u64, has_shell: bool) -> String {
+    let acts = match has_shell {
+        true => "open the console, answer a question, or run `lastword resume --workspace`",
+        false => "answer a question, decide a call, or ask an agent",
+    };
     format!(
         "No human has acted here for {percent} % of the time after which agents start no work. Any act resets the time: \
-         open the console, answer a question, or run `lastword resume --workspace`."
+         {acts}."
     )
 }
 
