@@ -200,7 +200,7 @@ fn next(told: &Explanation) -> Vec<StyledLine> {
         steps.extend(refused.problem.lift.as_ref().map(|lift| format!("a human: {}", lift.cli)));
     }
     if let Some(view) = told.approval.as_ref().filter(|view| view.state == ApprovalState::Pending) {
-        steps.push(format!("may decide: {}, until {}", told.deciders.join(", "), view.expires_at));
+        steps.push(format!("may decide: {}, until {}", told.deciders.join(", "), view.due()));
         steps.push(format!("lastword approve {} or lastword reject {}", view.id, view.id));
     }
     if let Some(view) = told.escalation.as_ref().filter(|view| view.state == EscalationState::Open) {

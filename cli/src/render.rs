@@ -209,7 +209,13 @@ pub(crate) fn approval(view: &ApprovalView, out: &Out) -> String {
     }
     text.push_str(&format!("\n    digest {}", view.digest));
     if view.state == ApprovalState::Pending {
-        text.push_str(&out.tone(Tone::Faint, &format!("\n    denied automatically at {}", view.expires_at)));
+        let ends = match view.lease_until.as_deref() {
+            Some(lease) if lease == view.due() => {
+                format!("withdrawn at {lease}, unless {} is heard of before", escape_line(&view.agent))
+            }
+            Some(_) | None => format!("denied automatically at {}", view.expires_at),
+        };
+        text.push_str(&format!("\n    {}", out.tone(Tone::Faint, &ends)));
     }
     text
 }

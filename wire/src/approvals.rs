@@ -74,6 +74,9 @@ pub struct ApprovalView {
     pub ended: Option<EndReason>,
     /// The time at which the call is denied if no decision is made.
     pub expires_at: String,
+    /// For a pending call of a turn: the time at which it is withdrawn unless its agent is heard of until then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_until: Option<String>,
     /// The agent that would make the call.
     pub agent: String,
     /// The name of the tool.
@@ -119,6 +122,13 @@ pub struct ApprovalView {
 }
 
 impl ApprovalView {
+    /// Returns when a pending call ends if nothing happens: it is denied, or withdrawn with the turn of a silent agent.
+    #[must_use]
+    pub fn due(&self) -> &str {
+        // Times of one form and zone are in the order of their texts.
+        self.lease_until.as_deref().filter(|lease| *lease < self.expires_at.as_str()).unwrap_or(&self.expires_at)
+    }
+
     /// Returns how a call ended that nobody decided, as a clause for humans.
     #[must_use]
     pub const fn undecided(&self) -> Option<&'static str> {
@@ -143,5 +153,24 @@ impl ApprovalView {
             | ApprovalState::Ignored
             | ApprovalState::Used => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_ends_with_its_own_time_or_with_the_lease_of_a_silent_agent() {
+        let of = |lease: Option<&str>| {
+            let view = serde_json::json!({
+                "id": "apr-1", "digest": "00", "state": "pending", "expires_at": "2026-01-31T09:05:00.000Z",
+                "lease_until": lease, "agent": "coder", "tool": "Bash", "arguments": {}, "created_at": "2026-01-31T09:00:00.000Z",
+            });
+            serde_json::from_value::<ApprovalView>(view).unwrap().due().to_owned()
+        };
+        assert_eq!(of(None), "2026-01-31T09:05:00.000Z");
+        assert_eq!(of(Some("2026-01-31T09:04:59.999Z")), "2026-01-31T09:04:59.999Z");
+        assert_eq!(of(Some("2026-01-31T10:00:00.000Z")), "2026-01-31T09:05:00.000Z");
     }
 }

@@ -47,7 +47,7 @@ pub(super) type Cell = (String, Tone);
 /// Returns everything that waits for a human: held calls, which expire, then questions, then holds.
 pub(super) fn inbox(lists: &Lists) -> Vec<Item<'_>> {
     let mut approvals: Vec<_> = lists.approvals.iter().filter(|a| a.state == ApprovalState::Pending).collect();
-    approvals.sort_by(|a, b| a.expires_at.cmp(&b.expires_at));
+    approvals.sort_by(|a, b| a.due().cmp(b.due()));
     let open = |asked: &&EscalationView| {
         asked.state == EscalationState::Open && !render::is_asked_twice(asked, &lists.escalations)
     };
@@ -92,7 +92,7 @@ impl<'a> Item<'a> {
                 plain(&view.id),
                 plain(&view.agent),
                 faint(view.reference.as_deref().unwrap_or("-")),
-                left(&view.expires_at, now_ms),
+                left(view.due(), now_ms),
                 plain(&format!("{} {}", view.tool, about(view))),
             ],
             Self::Escalation(view) => vec![

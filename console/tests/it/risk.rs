@@ -122,6 +122,7 @@ async fn a_call_of_a_turn_says_when_the_silence_of_its_agent_withdraws_it() {
     let call = world.get("operator", &format!("/v1/approvals/{id}")).await.is(200);
     let shown = [time("<time class=\"countdown"), time("in the time left, before ")];
     assert!(shown[0] == shown[1] && call["expires_at"] != shown[0].as_str(), "{shown:?} {call}");
+    assert_eq!(call["lease_until"], shown[0].as_str(), "every client is told: {call}");
 }
 
 #[tokio::test]

@@ -1132,6 +1132,8 @@ export interface components {
             expires_at: string;
             /** @description The id, such as `apr-1`. */
             id: string;
+            /** @description For a pending call of a turn: the time at which it is withdrawn unless its agent is heard of until then. */
+            lease_until?: string | null;
             /** @description The rule of the policy that applies to the call, such as `Bash(rm *)`. */
             policy?: string | null;
             /** @description The agent's reason for the call. */

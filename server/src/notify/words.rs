@@ -433,6 +433,7 @@ mod tests {
             state: ApprovalState::Pending,
             ended: None,
             expires_at: rfc3339(Time(1_000)),
+            lease_until: None,
             agent: "a".repeat(64),
             tool: long.clone(),
             arguments: serde_json::json!({ "key": long }).into(),

@@ -1,6 +1,8 @@
 //! Approvals: held calls and their decisions.
 
 use lastword_core::State;
+use lastword_core::state::Task;
+use lastword_facts::Time;
 use lastword_facts::fact::{SYSTEM, hex};
 use lastword_facts::ids::ApprovalId;
 use lastword_facts::status::ApprovalState;
@@ -18,6 +20,7 @@ pub(crate) fn approval(state: &State, id: ApprovalId) -> Option<ApprovalView> {
         state: known.state,
         ended: task.filter(|_| known.state == ApprovalState::Withdrawn).and_then(|task| state.ended(task)),
         expires_at: rfc3339(known.expires_at),
+        lease_until: lease_until(state, id).map(rfc3339),
         agent: state.name_of(known.agent).to_owned(),
         tool: known.tool.to_string(),
         arguments: Arguments::stored(&known.arguments),
@@ -34,4 +37,11 @@ pub(crate) fn approval(state: &State, id: ApprovalId) -> Option<ApprovalView> {
         tier: known.rule.as_ref().and_then(|rule| rule.tier.as_ref()).map(ToString::to_string),
         comment: known.comment.as_ref().map(ToString::to_string),
     })
+}
+
+/// Returns when the turn that waits for a pending call ends, unless its agent is heard of until then.
+fn lease_until(state: &State, id: ApprovalId) -> Option<Time> {
+    let known = state.approvals.get(&id).filter(|known| known.state == ApprovalState::Pending)?;
+    let turn = known.task.and_then(|task| state.tasks.get(&task)).and_then(Task::turn)?;
+    state.turns.get(&turn).map(|turn| turn.lease_until)
 }

@@ -679,6 +679,7 @@ class ApprovalView(TypedDict):
     ended: NotRequired[EndReason | None]
     expires_at: str
     id: str
+    lease_until: NotRequired[str | None]
     policy: NotRequired[str | None]
     reason: NotRequired[str | None]
     ref: NotRequired[str | None]
