@@ -16,7 +16,7 @@ use super::conversation::not_lifted;
 use super::forms::Form;
 use super::frame::ErrorPage;
 use super::live::Topic;
-use super::parts::{badge, encoded, foreign_line, quantity};
+use super::parts::{badge, encoded, foreign_line, number, quantity};
 use super::session::Viewer;
 
 /// The per-agent limits: the name, the label, and how many of the limit's units make one of the field's.
@@ -115,7 +115,7 @@ const fn may(role: Role) -> &'static str {
         Role::Owner => "do everything: register, set limits and roles, and everything an operator may",
         Role::Operator => "stop, pause, resume, grant, schedule and ask agents, and everything an approver may",
         Role::Approver => "answer questions, decide held calls, and read",
-        Role::Viewer => "read",
+        Role::Viewer => "read, and post in rooms",
     }
 }
 
@@ -164,12 +164,17 @@ pub(super) async fn grant(
         text => text.parse().ok().filter(|usd: &f64| usd.is_finite()).ok_or_else(|| no_amount("cost_usd", text))?,
     };
     let more = AgentGrant { tokens: units("tokens", &fields.tokens, 1)?, cost_usd };
+    let given = match (more.tokens, more.cost_usd) {
+        (0, cost) => format!("{cost} dollars"),
+        (tokens, 0.0) => format!("{} tokens", number(tokens)),
+        (tokens, cost) => format!("{} tokens and {cost} dollars", number(tokens)),
+    };
     let view = agents::grant(&ctx, viewer.caller, &name, more).await?;
     let (next, topics) = (format!("/agents/{}", encoded(&name)), [Topic::Agents]);
     if let Some(still) = view.held_by.first() {
         return Ok(viewer.failed(&not_lifted(still), &next, &topics));
     }
-    let words = html! { (foreign_line(&name)) " has a larger budget for today." };
+    let words = html! { (foreign_line(&name)) " may spend " (given) " more today." };
     Ok(viewer.done(&words, &next, &topics))
 }
 

@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use axum::extract::{Path, Query, State};
 use axum::http::Uri;
 use axum::response::{IntoResponse as _, Redirect, Response};
+use lastword_broker::Live;
+use lastword_core::state::Grant;
 use lastword_facts::Code;
 use lastword_facts::fact::{Control, Role, Scope};
 use lastword_facts::ids::HOUR_MS;
@@ -397,11 +399,18 @@ const AMOUNTS: [(&str, &str, &str); 6] = [
 
 /// Shows the fields for the amounts of an extension, with the offered ones filled in, and what is used of each limit.
 pub(super) fn amounts(offered: impl Fn(&str) -> Option<u64>, used: impl Fn(&str) -> Option<String>) -> Markup {
+    let field = |name: &str, label: &str| {
+        html! {
+            label { span { (label) @if let Some(used) = used(name) { ", " (used) } } input type="number" name=(name) min="0" step=[(name == "dollars").then_some("any")] inputmode=(if name == "dollars" { "decimal" } else { "numeric" }) placeholder="0" value=[offered(name)]; }
+        }
+    };
+    let (first, others): (Vec<_>, Vec<_>) = AMOUNTS.iter().partition(|(name, ..)| offered(name).is_some());
     html! {
-        div.fields {
-            @for (name, label, _) in &AMOUNTS {
-                label { span { (label) @if let Some(used) = used(name) { ", " (used) } } input type="number" name=(name) min="0" step=[(*name == "dollars").then_some("any")] inputmode=(if *name == "dollars" { "decimal" } else { "numeric" }) placeholder="0" value=[offered(name)]; }
-            }
+        @if first.is_empty() {
+            div.fields { @for (name, label, _) in &others { (field(name, label)) } }
+        } @else {
+            div.fields { @for (name, label, _) in &first { (field(name, label)) } }
+            details { summary { "Other limits as well" } div.fields { @for (name, label, _) in &others { (field(name, label)) } } }
         }
     }
 }
@@ -442,13 +451,18 @@ pub(super) async fn control(
         html! { "Extended the grant of " (foreign_line(&reference)) " by " (added(&fields)) "." }
     } else {
         let control = Control::from_word(&verb).ok_or_else(|| ApiError::unknown(&verb))?;
-        let was = ctx
-            .handle
-            .query(move |live| live.state.conversations.get(&conv).map(|conv| conv.running))
-            .await
-            .map_err(ApiError::from)?;
+        let look = move |live: &Live<'_>| {
+            let state = live.state;
+            let latched = |known: &Grant| known.conv == conv && known.end.is_none() && known.latched.is_some();
+            let known = state.conversations.get(&conv);
+            let is_held = known.is_some_and(|known| known.latched) || state.grants.iter().any(|(_, one)| latched(one));
+            (known.map(|known| known.running), is_held)
+        };
+        let (was, was_held) = ctx.handle.query(look).await.map_err(ApiError::from)?;
         control::control(&ctx, viewer.caller, Scope::Conversation(conv), control).await?;
-        if control == Control::Resume && was == Some(Running::Stopped) {
+        if control == Control::Resume && was_held && was == Some(Running::Active) {
+            html! { "The hold on " (foreign_line(&reference)) " is lifted: its work goes on." }
+        } else if control == Control::Resume && was == Some(Running::Stopped) {
             html! { (foreign_line(&reference)) " takes messages again. What was stopped stays cancelled." }
         } else {
             html! { (foreign_line(&reference)) " is " (done_word(control)) "." }

@@ -10,7 +10,7 @@ use lastword_facts::Code;
 use lastword_facts::fact::{Decision as Verdict, Role};
 use lastword_facts::ids::{ApprovalId, EscalationId};
 use lastword_facts::names::SYSTEM_NAME;
-use lastword_facts::status::EscalationState;
+use lastword_facts::status::{EscalationState, Running};
 use lastword_server::calls::{agents, approvals, escalations, inbox, limits, requests};
 use lastword_server::{ApiError, Context};
 use lastword_wire::{ApprovalView, Arguments, DecideApproval, EscalationAnswer, Inexact};
@@ -259,7 +259,14 @@ pub(super) async fn answer(
     match escalations::answer(&ctx, viewer.caller, wanted, &chosen).await {
         Ok(view) => {
             let did = if view.state == EscalationState::Open { "Lifted the limit of " } else { "Answered " };
-            let words = html! { (did) code { (view.id) } ": " (foreign_line(&view.agent)) " continues." };
+            let asker = view.agent.clone();
+            let paused = ctx.handle.query(move |live| {
+                let agent = live.state.agent_of(&asker).and_then(|id| live.state.agent(id));
+                agent.is_some_and(|agent| agent.running.max(live.state.running) != Running::Active)
+            });
+            let goes_on =
+                if paused.await.map_err(ApiError::from)? { " continues once it is resumed." } else { " continues." };
+            let words = html! { (did) code { (view.id) } ": " (foreign_line(&view.agent)) (goes_on) };
             Ok(viewer.done(&words, "/inbox", &[Topic::Inbox]))
         }
         Err(fault) if fault.0.code == Code::AlreadySettled => {

@@ -215,6 +215,9 @@ fn work(viewer: &Viewer, moment: &Moment, now: &Now) -> Markup {
             @if now.running.is_empty() { p.faint { "No work is open." @if viewer.role <= Role::Operator { " " a href=(url("/compose")) { "Ask an agent" } } } }
             ul.lines { @for work in &now.running { (runs(viewer, moment, work)) } }
             @if now.running_more > 0 { p.faint { "and " (now.running_more) " more" } }
+            @if !now.paused.is_empty() {
+                p #paused-agents { "Paused or stopped by a human: " @for (index, name) in now.paused.iter().enumerate() { @if index > 0 { ", " } (name_link(name)) } "." }
+            }
         }
     }
 }

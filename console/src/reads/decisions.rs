@@ -384,10 +384,12 @@ pub(super) async fn in_conversations(ctx: &Context, caller: Caller, convs: Vec<C
     first_pending(ctx, caller, pending).await
 }
 
-/// Returns the pending decision that expires first.
+/// Returns the pending decision that is listed first.
 pub(crate) async fn next(ctx: &Context, caller: Caller) -> Result<Option<Decision>, ApiError> {
     caller.human()?;
-    let first = ctx.handle.query(|live| pending(live.state).into_iter().take(1).collect()).await?;
+    let Pending { rows, reaching, .. } = ctx.handle.query(|live| pending_of(live.state, |_| true)).await?;
+    let mut first = off_thread(move || Ok(ordered(rows, &Reached::of(&reaching)))).await?;
+    first.truncate(1);
     Ok(filled(ctx, caller, first).await?.pop())
 }
 
@@ -461,7 +463,9 @@ fn row(state: &State, id: DecisionId) -> Option<DecisionRow> {
         DecisionId::Call(_) => true,
         DecisionId::Latch(_) => false,
     };
-    let lease_until = turn.filter(|_| waits).map(|turn| turn.lease_until);
+    // Who is paused gets what it lost only once it is resumed, and the call waits with it.
+    let runs = |agent: AgentId| state.agent(agent).is_some_and(|one| one.running.max(state.running) == Running::Active);
+    let lease_until = turn.filter(|turn| waits && runs(turn.agent)).map(|turn| turn.lease_until);
     let due = due.into_iter().chain(lease_until).min();
     let caller = if let DecisionId::Call(id) = id { state.approvals.get(&id) } else { None };
     let caller = caller.and_then(|known| state.agent(known.agent));

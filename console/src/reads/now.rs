@@ -33,6 +33,8 @@ const WRONG_ALL_MAX: usize = 500;
 pub(crate) struct Now {
     /// The decisions that wait for a human.
     pub(crate) waiting: Waiting,
+    /// The names of the agents that a human paused or stopped.
+    pub(crate) paused: Vec<String>,
     /// The number of messages to the caller that it has not taken yet.
     pub(crate) unread: usize,
     /// The open grants, newest first.
@@ -161,6 +163,7 @@ pub(crate) struct Today {
 
 /// What is read from the state in one step.
 struct Look {
+    paused: Vec<String>,
     unread: usize,
     running: Vec<(Option<Seq>, RunningWork)>,
     more: usize,
@@ -297,6 +300,7 @@ pub(crate) async fn now(ctx: &Context, caller: Caller, listing: Listing) -> Resu
     let refused = refused.into_iter().map(|code| code.count.since).sum();
     Ok(Now {
         waiting,
+        paused: look.paused,
         unread: look.unread,
         running,
         running_more: look.more,
@@ -328,7 +332,10 @@ fn look(live: &Live<'_>, human: AgentId) -> Look {
         *standings.entry(standing(live, grant, &tasks(state, id), &asking)).or_default() += 1;
     }
     let unread = decisions::unread(state, human).len();
-    Look { unread, running, more, standings, ended: ended(state), people: people(live), today: today(live) }
+    let of_agents = state.live_by_name().into_iter().filter_map(|id| state.agent(id)).filter(|agent| !agent.is_human());
+    let paused =
+        of_agents.filter(|agent| agent.running != Running::Active).map(|agent| agent.name().to_owned()).collect();
+    Look { paused, unread, running, more, standings, ended: ended(state), people: people(live), today: today(live) }
 }
 
 /// Returns the tasks with a call or a question that a human hasn't decided.

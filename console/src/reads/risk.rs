@@ -189,14 +189,20 @@ pub(crate) fn on_a_line(value: &Arguments) -> String {
     members.iter().map(|(name, value)| format!("{name}: {}", text(value))).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the words between what two texts begin and end with alike; `None` if they are the same words.
+/// Short calls are compared even if half of their words differ: twice the words that may.
+const DIFFERING_MIN: usize = 8;
+
+/// Returns the words between what two texts begin and end with alike; `None` if they are the same words, or have so little in
+/// common that the difference is the call.
 fn difference(before: &str, now: &str) -> Option<(String, String)> {
     let (before, now): (Vec<_>, Vec<_>) = (before.split_whitespace().collect(), now.split_whitespace().collect());
+    let longest = before.len().max(now.len());
     let begin = before.iter().zip(&now).take_while(|(a, b)| a == b).count();
     let (before, now) = (&before[begin..], &now[begin..]);
     let end = before.iter().rev().zip(now.iter().rev()).take_while(|(a, b)| a == b).count();
     let (before, now) = (&before[..before.len() - end], &now[..now.len() - end]);
-    (!before.is_empty() || !now.is_empty()).then(|| (before.join(" "), now.join(" ")))
+    let differs = before.len().max(now.len());
+    (differs > 0 && differs * 2 <= longest.max(DIFFERING_MIN)).then(|| (before.join(" "), now.join(" ")))
 }
 
 /// What makes two decisions alike.
@@ -250,5 +256,8 @@ mod tests {
         assert_eq!(difference("deploy --to stage web", "deploy --to prod web"), two("stage", "prod"));
         assert_eq!(difference("a b a", "a"), two("b a", ""));
         assert_eq!(difference("same  words", "same words"), None);
+        let (deploy, clean) =
+            ("kubectl apply -f checkout.yaml --context prod", "set -e; cd /srv; ls; rm -rf old; du -sh .");
+        assert_eq!(difference(deploy, clean), None, "another command is no difference");
     }
 }

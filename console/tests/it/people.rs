@@ -289,7 +289,8 @@ async fn an_agent_that_is_gone_shows_its_last_signs_and_how_it_comes_back_unless
     browser.get("/agents/hive").await.is(200).lacks("how it comes back").lacks("id=\"silent\"");
     world.send("operator", "kilo", "BUG-2", "look").await.is(201);
     browser.post("/agents/kilo/pause", &[]).await.is(200);
-    browser.get("/").await.is(200).lacks("kilo</a> is not connected");
+    let page = browser.get("/").await.is(200).lacks("kilo</a> is not connected");
+    page.has("Paused or stopped by a human: <a href=\"/agents/kilo\">kilo</a>.");
 }
 
 #[tokio::test]

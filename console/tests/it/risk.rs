@@ -123,6 +123,12 @@ async fn a_call_of_a_turn_says_when_the_silence_of_its_agent_withdraws_it() {
     let shown = [time("<time class=\"countdown"), time("in the time left, before ")];
     assert!(shown[0] == shown[1] && call["expires_at"] != shown[0].as_str(), "{shown:?} {call}");
     assert_eq!(call["lease_until"], shown[0].as_str(), "every client is told: {call}");
+    // Who is paused gets what it lost only once it is resumed.
+    world.post("operator", "/v1/agents/kilo/pause", json!({})).await.is(204);
+    let path = format!("/approvals/{id}");
+    Browser::signed_in(&world).await.get(&path).await.is(200).lacks("Withdrawn if kilo").has("Denied if nobody");
+    let call = world.get("operator", &format!("/v1{path}")).await.is(200);
+    assert!(call.get("lease_until").is_none(), "{call}");
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use lastword_core::state::Task;
 use lastword_facts::Time;
 use lastword_facts::fact::{SYSTEM, hex};
 use lastword_facts::ids::ApprovalId;
-use lastword_facts::status::ApprovalState;
+use lastword_facts::status::{ApprovalState, Running};
 use lastword_wire::{ApprovalView, Arguments, rfc3339};
 
 use super::requests::request_of;
@@ -43,5 +43,7 @@ pub(crate) fn approval(state: &State, id: ApprovalId) -> Option<ApprovalView> {
 fn lease_until(state: &State, id: ApprovalId) -> Option<Time> {
     let known = state.approvals.get(&id).filter(|known| known.state == ApprovalState::Pending)?;
     let turn = known.task.and_then(|task| state.tasks.get(&task)).and_then(Task::turn)?;
-    state.turns.get(&turn).map(|turn| turn.lease_until)
+    // Who is paused gets what it lost only once it is resumed, and the call waits with it.
+    let runs = state.agent(known.agent).is_some_and(|agent| agent.running.max(state.running) == Running::Active);
+    state.turns.get(&turn).filter(|_| runs).map(|turn| turn.lease_until)
 }

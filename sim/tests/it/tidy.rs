@@ -242,7 +242,7 @@ fn every_dependency_has_its_row_and_none_is_unused() {
 fn the_limits_document_is_the_table_in_the_code() {
     let mut text = String::from(
         "# Limits\n\nThe limits of the protocol, generated from the table in `facts/src/limits.rs`. Set them in `lastword.toml`, section\n\
-         `[limits]`; the last word of a name is its unit.\n\n| limit | default | rule | what it bounds |\n|---|---|---|---|\n",
+         `[limits]`, or on the console's page *Limits*; the last word of a name is its unit.\n\n| limit | default | rule | what it bounds |\n|---|---|---|---|\n",
     );
     for row in LIMITS {
         writeln!(text, "| `{}` | {} | {} | {} |", row.name, row.default, row.rule, row.meaning).unwrap();
