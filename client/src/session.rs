@@ -12,7 +12,8 @@ use std::time::Duration;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _};
 use lastword_wire::session::{
-    ACK, Ack, EndedTurn, PushedDelivery, PushedEnd, PushedEvent, SessionCall, SessionReply, WATCH, Watch, Watching,
+    ACK, Ack, EndedTurn, MOVED, PushedDelivery, PushedEnd, PushedEvent, SessionCall, SessionReply, WATCH, Watch,
+    Watching,
 };
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -135,6 +136,11 @@ impl Session {
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.0.calls.lock().ended.is_some()
+    }
+
+    /// Returns whether the server ended it, and had answered each call that it carried out.
+    pub(crate) fn was_answered(&self) -> bool {
+        self.0.calls.lock().ended.as_deref().is_some_and(|reason| reason.ends_with(MOVED))
     }
 
     /// Makes a call; its number is set here.

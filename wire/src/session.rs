@@ -15,6 +15,8 @@ use crate::{Delivery, Event};
 pub const PATH: &str = "/v1/session";
 /// The subprotocol that client and server agree on.
 pub const SUBPROTOCOL: &str = "lastword.v1";
+/// The reason with which a server ends a session that it has answered: a call without a reply was not carried out.
+pub const MOVED: &str = "the server shuts down or hands the workspace over: connect again";
 /// The call with which a session authenticates that sent no `Authorization` header.
 pub const HELLO: &str = "hello";
 /// The call that starts the pushes.

@@ -40,9 +40,13 @@ impl Link {
         token: Option<&Token>,
         request: &Request,
     ) -> Option<Result<Response, ClientError>> {
-        let call = Carried::of(endpoint, request)?;
-        let session = self.session(endpoint, token?).await?;
-        Some(call.over(&session).await)
+        let (call, token) = (Carried::of(endpoint, request)?, token?);
+        let session = self.session(endpoint, token).await?;
+        match call.over(&session).await {
+            // Once more: it was not carried out.
+            Err(_) if session.was_answered() => Some(call.over(&self.session(endpoint, token).await?).await),
+            answered => Some(answered),
+        }
     }
 
     /// Watches the events after a position, in a session of their own: a reader that is slow with events holds up no call.
@@ -149,7 +153,7 @@ impl Carried {
         }
     }
 
-    async fn over(self, session: &Session) -> Result<Response, ClientError> {
+    async fn over(&self, session: &Session) -> Result<Response, ClientError> {
         let Replied { status, json } = session.call(self.call()).await?;
         let response = http::Response::builder().status(status).body(json);
         response.map(Response::from).map_err(|error| ClientError::Unusable(error.to_string()))

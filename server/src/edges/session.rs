@@ -31,7 +31,7 @@ use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _};
 use hyper::upgrade::OnUpgrade;
 use lastword_broker::Parcel;
 use lastword_facts::ids::TurnId;
-use lastword_wire::session::{EndedTurn, PushedDelivery, PushedEnd, PushedEvent, Welcome};
+use lastword_wire::session::{EndedTurn, MOVED, PushedDelivery, PushedEnd, PushedEvent, Welcome};
 use lastword_wire::{Delivery, Event};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
@@ -288,7 +288,7 @@ impl End {
         let long;
         let (code, reason) = match self {
             Self::Left => return None,
-            Self::Stopping => (CloseCode::Away, "the server shuts down or hands the workspace over: connect again"),
+            Self::Stopping => (CloseCode::Away, MOVED),
             Self::TooSlow(why) => (CloseCode::Policy, *why),
             Self::Unauthenticated(why) => (CloseCode::Policy, why.as_str()),
             Self::Protocol(why) => (CloseCode::Protocol, why.as_str()),
