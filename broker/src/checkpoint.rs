@@ -8,6 +8,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -125,6 +126,8 @@ pub struct LogSigner {
     key: PrivateKey,
     chain: ChainReader,
     files: Files,
+    /// Whether another server goes on with the log, and keeps the next checkpoint.
+    passed_on: AtomicBool,
 }
 
 impl LogSigner {
@@ -135,7 +138,7 @@ impl LogSigner {
     pub fn open(dir: &Path) -> Result<Self, CheckpointError> {
         let chain = DataDir::at(dir).open_chain()?;
         match read_key(dir)? {
-            Some(key) => Ok(Self { key, chain, files: Files::local(dir) }),
+            Some(key) => Ok(Self { key, chain, files: Files::local(dir), passed_on: AtomicBool::default() }),
             None => Err(CheckpointError::NoKey(dir.join(FILE_CHECKPOINT_KEY).display().to_string())),
         }
     }
@@ -174,6 +177,11 @@ impl LogSigner {
     pub fn sign(&self, at: Option<Seq>) -> Result<Option<Note>, ReadError> {
         let anchor = at.map_or_else(|| self.chain.end(), |at| self.chain.at(at))?;
         Ok(anchor.map(|anchor| self.note(anchor)))
+    }
+
+    /// Leaves the checkpoint of the log's end to the server that goes on with it, which waits for this one to end.
+    pub fn pass_on(&self) {
+        self.passed_on.store(true, Ordering::Release);
     }
 
     fn note(&self, anchor: Anchor) -> Note {

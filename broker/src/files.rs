@@ -1,6 +1,6 @@
 //! The small files of a workspace: keys, tokens, and lists of what no longer counts.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -64,6 +64,19 @@ impl Files {
 /// # Errors
 /// The file system refuses.
 pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    // Without the sync, a power cut after the rename could leave an empty file.
+    place(path, bytes, File::sync_all)
+}
+
+/// Does the same without waiting for the disk: for a copy that is fetched again if it is damaged.
+///
+/// # Errors
+/// The file system refuses.
+pub fn write_copy(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    place(path, bytes, |_| Ok(()))
+}
+
+fn place(path: &Path, bytes: &[u8], sync: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
     let draft = path.with_extension("new");
     // A file left there may have another mode, which opening it keeps.
     match fs::remove_file(&draft) {
@@ -72,7 +85,6 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     }
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
     file.write_all(bytes)?;
-    // Without the sync, a power cut after the rename could leave an empty file.
-    file.sync_all()?;
+    sync(&file)?;
     fs::rename(&draft, path)
 }

@@ -544,6 +544,13 @@ impl Handle {
         self.0.queue.close();
     }
 
+    /// Waits until a broker whose queue is closed has written its last facts.
+    pub async fn written(&self) {
+        let mut committed = self.committed();
+        // The writer drops the sender when it ends.
+        while committed.changed().await.is_ok() {}
+    }
+
     fn push(&self, lane: Lane, command: QueueEntry) -> Result<(), Unserved> {
         self.0.queue.push(lane, command).map_err(|full| match full {
             Full::Saturated => Unserved::Saturated,

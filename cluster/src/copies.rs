@@ -7,7 +7,9 @@ use std::io;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use lastword_broker::files::{Copies, Files, write_private};
+use futures_util::future::join_all;
+use lastword_broker::checkpoint::FILE_CHECKPOINTS;
+use lastword_broker::files::{Copies, Files, write_copy, write_private};
 use lastword_broker::identity::{FILE_OPERATOR_TOKEN, FILE_SECRET_KEY};
 use lastword_server::backup::{FILE_A2A_PUSH, FILE_NOTIFY, FILE_TELEMETRY, FILES};
 use lastword_store::{KEY_FILES, Record, Registry, RegistryError};
@@ -63,8 +65,10 @@ impl RegistryFiles {
         let mut revisions = BTreeMap::new();
         // A human may have moved the token out of the agents' reach.
         let known = local.path(FILE_SECRET_KEY).exists();
-        for name in names() {
-            let found = registry.get(&key(workspace, name)).await.map_err(io::Error::other)?;
+        // All at once: callers wait for them where a workspace moves.
+        let read_all = names().map(async |name| (name, registry.get(&key(workspace, name)).await));
+        for (name, found) in join_all(read_all).await {
+            let found = found.map_err(io::Error::other)?;
             let (path, own) = (local.path(name), read(&local.path(name))?);
             let Some(record) = found else {
                 // A registry that lost it: the leader's own is the best there is.
@@ -77,7 +81,9 @@ impl RegistryFiles {
             let Some((_, value)) = parts(&record) else { continue };
             let moved = known && own.is_none() && name == FILE_OPERATOR_TOKEN;
             if own.as_deref() != Some(value) && !moved {
-                write_private(&path, value)?;
+                // Each leader keeps a checkpoint, so this one is new in nearly every handover, and callers wait.
+                let write = if name == FILE_CHECKPOINTS { write_copy } else { write_private };
+                write(&path, value)?;
             }
             revisions.insert(name.to_owned(), record.revision);
         }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
-use crate::forward::{NotForwarded, OF_CONNECTION, asks_for_session, is_events};
+use crate::forward::{EPOCH, NotForwarded, OF_CONNECTION, OVER, asks_for_session, is_events};
 use crate::members::{Leader, NodeInfo};
 use crate::{RETRY_MS, Shared};
 
@@ -69,14 +69,19 @@ impl<'a> Way<'a> {
         self,
         workspace: &str,
         from: Option<IpAddr>,
-        request: Request,
+        mut request: Request,
     ) -> Result<Response, NotForwarded> {
         let Self { shared, leader, detour } = self;
-        if detour {
-            forward(shared, leader, workspace, from, request).await
+        request.headers_mut().insert(EPOCH, HeaderValue::from(leader.epoch));
+        let answered = if detour {
+            forward(shared, leader, workspace, from, request).await?
         } else {
-            shared.forwarder.forward(leader, &shared.secret, workspace, from, request).await
+            shared.forwarder.forward(leader, &shared.secret, workspace, from, request).await?
+        };
+        if answered.headers().contains_key(OVER) {
+            return Err(NotForwarded::Over { node: leader.node.clone() });
         }
+        Ok(answered)
     }
 
     /// Waits until no answer is expected any more, because the leader isn't reached: for one attempt more if the call can't be
@@ -250,7 +255,9 @@ async fn carry_out(shared: &Shared, itself: &Leader, call: &PassedCall, request:
                 "The workspace's leader gave no answer. Whether the call was carried out isn't known: repeat it with the same \
                  Idempotency-Key",
             ),
-            NotForwarded::Unreached { .. } => refusal("The workspace's leader is busy, and nothing was done: try again"),
+            NotForwarded::Unreached { .. } | NotForwarded::Over { .. } => {
+                refusal("The workspace's leader is busy, and nothing was done: try again")
+            }
         }
     });
     match is_events(response.headers()) {

@@ -23,6 +23,12 @@ pub(crate) const NODE: HeaderName = HeaderName::from_static("lastword-node");
 pub(crate) const WORKSPACE: HeaderName = HeaderName::from_static("lastword-workspace");
 /// The header with the address that the call came from.
 pub(crate) const FROM: HeaderName = HeaderName::from_static("lastword-from");
+/// The header with the epoch of the leader to whom a node passes a call on.
+pub(crate) const EPOCH: HeaderName = HeaderName::from_static("lastword-epoch");
+/// The header of a call that a node can't send again.
+pub(crate) const ONCE: HeaderName = HeaderName::from_static("lastword-once");
+/// The header of the answer to a node whose call was not carried out, because the epoch is over.
+pub(crate) const OVER: HeaderName = HeaderName::from_static("lastword-over");
 /// The header of the answer to a node: whose token the call had.
 pub(crate) const PROOF: HeaderName = HeaderName::from_static("lastword-proof");
 /// The type of event streams.
@@ -40,6 +46,9 @@ pub(crate) enum NotForwarded {
     /// The node wasn't reached: nothing was done.
     #[error("{node} can't be reached: {reason}")]
     Unreached { node: String, reason: String },
+    /// The node leads the workspace no longer: nothing was done.
+    #[error("{node} has handed the workspace over")]
+    Over { node: String },
     /// The connection broke: the call may have been carried out.
     #[error("{node} gave no answer: {reason}")]
     Unanswered { node: String, reason: String },
@@ -163,7 +172,7 @@ pub(crate) fn is_events(headers: &HeaderMap) -> bool {
 
 /// Removes what only nodes may send.
 pub(crate) fn strip(headers: &mut HeaderMap) {
-    [NODE, WORKSPACE, FROM].iter().for_each(|name| drop(headers.remove(name)));
+    [NODE, WORKSPACE, FROM, EPOCH, ONCE].iter().for_each(|name| drop(headers.remove(name)));
 }
 
 /// Returns the host name of a call, without its port.

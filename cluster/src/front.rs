@@ -21,7 +21,9 @@ use lastword_server::edges::http::Peer;
 use lastword_server::{ApiError, set_path};
 
 use crate::detour::Way;
-use crate::forward::{FROM, NODE, NotForwarded, PROOF, Tunnel, WORKSPACE, asks_for_session, host, is_events, strip};
+use crate::forward::{
+    EPOCH, FROM, NODE, NotForwarded, ONCE, OVER, PROOF, Tunnel, WORKSPACE, asks_for_session, host, is_events, strip,
+};
 use crate::members::Leader;
 use crate::open::{InProgress, Using};
 use crate::reach::PROOF_ROUTE;
@@ -34,8 +36,6 @@ const LEADER_WAIT_MAX: Duration = Duration::from_secs(6);
 const UNREACHED_PAUSE: Duration = Duration::from_millis(100);
 /// When a caller should come back of whose kind too many came in this minute, in ms.
 const UNKNOWN_RETRY_MS: u64 = 10_000;
-/// How long the old leader's sessions may take to end.
-const FAREWELL_MAX: Duration = Duration::from_secs(1);
 /// The longest body of which a copy is kept, to send it again.
 const COPIED_BYTES_MAX: u64 = 16 << 10;
 /// The prefix of paths that name a workspace.
@@ -64,12 +64,23 @@ struct RoutedCall {
     /// The address that it came from, if another node passed it on.
     from: Option<IpAddr>,
     by_node: bool,
+    /// The epoch for which another node passed it on; no earlier version says so.
+    epoch: Option<u64>,
+    /// Whether that node can't send it again.
+    once: bool,
     /// Whether it may wake its workspace, which was at rest as it came.
     wakes: bool,
 }
 
 async fn dispatch(State(shared): State<Arc<Shared>>, mut request: Request) -> Response {
     match prepare(&shared, &mut request) {
+        // It would break off within a second.
+        Ok(call) if *shared.ending.borrow() && !call.by_node && asks_for_session(request.uri(), request.headers()) => {
+            let text = "This node is about to end, and begins no session: connect to another node";
+            let mut fault = ApiError::new(Code::Saturated, text);
+            fault.0.retry_after_ms = Some(RETRY_MS);
+            fault.into_response()
+        }
         Ok(call) => {
             let mut response = serve(&shared, call, request).await;
             if *shared.ending.borrow() {
@@ -95,6 +106,8 @@ fn prepare(shared: &Shared, request: &mut Request) -> Result<RoutedCall, ApiErro
             workspace: text(&WORKSPACE).unwrap_or(WORKSPACE_MAIN).to_owned(),
             from: text(&FROM).and_then(|from| from.parse().ok()),
             by_node: true,
+            epoch: text(&EPOCH).and_then(|epoch| epoch.parse().ok()),
+            once: headers.contains_key(ONCE),
             wakes: false,
         };
         strip(request.headers_mut());
@@ -111,7 +124,8 @@ fn prepare(shared: &Shared, request: &mut Request) -> Result<RoutedCall, ApiErro
         }
         (by_host, by_path) => by_path.or(by_host).unwrap_or_else(|| WORKSPACE_MAIN.to_owned()),
     };
-    let call = |workspace, wakes| Ok(RoutedCall { workspace, from: None, by_node: false, wakes });
+    let call =
+        |workspace, wakes| Ok(RoutedCall { workspace, from: None, by_node: false, epoch: None, once: false, wakes });
     // In one look: it may wake at any time.
     let (awake, rest) = shared.view(|view, _| (view.is_awake(&workspace), view.rest(&workspace).cloned()));
     if awake {
@@ -172,21 +186,36 @@ fn without_prefix(request: &mut Request) -> Result<Option<String>, ApiError> {
     Ok(Some(name))
 }
 
-async fn serve(shared: &Arc<Shared>, mut call: RoutedCall, mut request: Request) -> Response {
-    let (mut changed, mut lapses) = (shared.changed.subscribe(), shared.lapses.subscribe());
-    let deadline = tokio::time::Instant::now() + LEADER_WAIT_MAX;
+/// Returns whom a call is from, in its workspace.
+fn peer_of(shared: &Shared, call: &RoutedCall, request: &Request) -> Option<Peer> {
     let number = shared.view(|view, _| view.number(&call.workspace));
-    let peer = request.extensions().get::<Peer>().map(|peer| match call.from {
+    request.extensions().get::<Peer>().map(|peer| match call.from {
         Some(from) => peer.on_behalf_of(from, number),
         None if call.by_node => peer.on_behalf_of(peer.address(), number),
         None => peer.within(number),
-    });
+    })
+}
+
+/// Returns whether NATS hears this node. One that has only just started is about to be heard.
+async fn is_heard(shared: &Shared, deadline: tokio::time::Instant) -> bool {
+    while shared.heartbeat.age().is_none() && tokio::time::Instant::now() < deadline {
+        tokio::time::sleep(UNREACHED_PAUSE).await;
+    }
+    shared.heartbeat.is_valid()
+}
+
+async fn serve(shared: &Arc<Shared>, mut call: RoutedCall, mut request: Request) -> Response {
+    let (mut changed, mut lapses) = (shared.changed.subscribe(), shared.lapses.subscribe());
+    let deadline = tokio::time::Instant::now() + LEADER_WAIT_MAX;
+    let peer = peer_of(shared, &call, &request);
     if let Some(peer) = &peer {
         request.extensions_mut().insert(peer.clone());
     }
+    // The epoch of which its leader said that it is over, perhaps before the registry does.
+    let mut over = None;
     loop {
         // It would learn of a new leader only once it is heard again.
-        if !shared.heartbeat.is_valid() {
+        if !is_heard(shared, deadline).await {
             let known = peer.as_ref().is_some_and(Peer::is_proven);
             return cut_off::refuse(shared, &call.workspace, known, request.headers(), request.uri());
         }
@@ -202,26 +231,32 @@ async fn serve(shared: &Arc<Shared>, mut call: RoutedCall, mut request: Request)
             }
             shared.wake(&call.workspace).await;
         }
-        // One hop: a node that was taken for the leader waits until it is, or says that it isn't.
-        let remote = shared.leader(&call.workspace).filter(|leader| leader.node != shared.name && !call.by_node);
-        if let Some(leader) = remote {
+        // One hop: a node that was taken for the leader waits until it is, or says that it isn't any more. What can't be sent
+        // again goes on from here.
+        let is_over = call.epoch.is_some_and(|epoch| shared.lost(&call.workspace, epoch));
+        if is_over && !call.once {
+            return (StatusCode::SERVICE_UNAVAILABLE, [(OVER, "1")]).into_response();
+        }
+        let goes_on = !call.by_node || is_over;
+        let remote = shared.leader(&call.workspace).filter(|leader| leader.node != shared.name && goes_on);
+        if let Some(leader) = remote.filter(|leader| over.is_none_or(|over| over < leader.epoch)) {
             if request.headers().contains_key(REDIRECT) {
-                // The leader's address is told to those alone whom the leader knows.
-                return match known_there(shared, &leader, &call, peer.as_ref(), request.headers()).await {
-                    Ok(None) => redirect(&leader.info.url, &call.workspace, request.uri()),
-                    Ok(Some(refused)) => refused,
-                    Err(error) => {
-                        tracing::debug!(%error, "a call was not redirected");
-                        no_leader()
-                    }
-                };
+                return redirected(shared, &leader, &call, peer.as_ref(), request.headers(), request.uri()).await;
             }
             let repeats = is_repeatable(&request);
-            let (sent, again) = twice(request).await;
+            let (mut sent, again) = twice(request).await;
+            if again.is_none() && !call.once {
+                sent.headers_mut().insert(ONCE, HeaderValue::from_static("1"));
+            }
             let sent = RepeatableRequest { request: sent, repeats: repeats && again.is_some() };
             match there(shared, &leader, &call, peer.clone(), sent).await {
                 Ok(response) => return response,
                 Err(error @ NotForwarded::Unanswered { .. }) => return unanswered(&error),
+                Err(NotForwarded::Over { .. }) => {
+                    let Some(again) = again else { return no_leader() };
+                    (request, over) = (again, Some(leader.epoch));
+                    continue;
+                }
                 // Another node is about to lead it, or its leader is about to be back.
                 Err(error @ NotForwarded::Unreached { .. }) => {
                     tracing::debug!(%error, "a call was not passed on");
@@ -288,8 +323,10 @@ fn probe(token: HeaderValue, headers: &HeaderMap) -> Request {
     let mut probe = Request::new(Body::empty());
     *probe.uri_mut() = Uri::from_static("/v1/clock");
     probe.headers_mut().insert(AUTHORIZATION, token);
-    if let Some(host) = headers.get(HOST) {
-        probe.headers_mut().insert(HOST, host.clone());
+    for name in [HOST, ONCE] {
+        if let Some(value) = headers.get(&name) {
+            probe.headers_mut().insert(name, value.clone());
+        }
     }
     probe
 }
@@ -382,7 +419,7 @@ async fn there(
             let (node, reason) = (leader.node.clone(), "it isn't reached at its address".to_owned());
             if repeats { Err(NotForwarded::Unreached { node, reason }) } else { Err(NotForwarded::Unanswered { node, reason }) }
         }
-        () = shared.superseded(&call.workspace, leader.epoch) => {
+        () = shared.given_up(&call.workspace, leader) => {
             let (node, reason) = (leader.node.clone(), "it leads the workspace no longer".to_owned());
             Err(NotForwarded::Unanswered { node, reason })
         }
@@ -394,20 +431,21 @@ async fn there(
     let tunnel = forwarded.extensions().get::<Tunnel>().cloned();
     let mut response = match tunnel {
         Some(_) => forwarded,
-        None => while_led(Arc::clone(shared), call.workspace.clone(), leader.epoch, forwarded),
+        None => while_led(Arc::clone(shared), call.workspace.clone(), leader.clone(), forwarded),
     };
-    let proof = response.headers_mut().remove(PROOF);
+    // Another node that passed it on is told as well.
+    let proof =
+        if call.by_node { response.headers().get(PROOF).cloned() } else { response.headers_mut().remove(PROOF) };
     if let (Some(peer), Some(proof)) = (&peer, proof.as_ref().and_then(|proof| proof.to_str().ok())) {
         peer.prove_by(proof);
     }
     if let (Some(tunnel), Some(near), Some(peer)) = (tunnel, session, peer) {
-        let (shared, workspace, epoch, owner) =
-            (Arc::clone(shared), call.workspace.clone(), leader.epoch, peer.clone());
+        let (shared, workspace, leader, owner) =
+            (Arc::clone(shared), call.workspace.clone(), leader.clone(), peer.clone());
         owner.own(async move {
             tokio::select! {
                 () = tunnel.run(near) => {}
-                // A leader that hands the workspace over tells its sessions so itself.
-                () = async { shared.superseded(&workspace, epoch).await; tokio::time::sleep(FAREWELL_MAX).await } => {}
+                () = shared.given_up(&workspace, &leader) => {}
                 // Until the session has authenticated, to the leader alone, it makes room as any other connection.
                 () = peer.evicted() => {}
             }
@@ -418,13 +456,13 @@ async fn there(
 
 /// Returns an answer whose body ends early when its leader does: a leader that hangs would leave an event stream open for
 /// good. Any other body breaks off, so that nobody takes it for whole.
-fn while_led(shared: Arc<Shared>, workspace: String, epoch: u64, response: Response) -> Response {
+fn while_led(shared: Arc<Shared>, workspace: String, leader: Leader, response: Response) -> Response {
     if response.headers().contains_key(CONTENT_LENGTH) {
         return response;
     }
     let events = is_events(response.headers());
     response.map(|body| {
-        let superseded = Box::pin(async move { shared.superseded(&workspace, epoch).await });
+        let superseded = Box::pin(async move { shared.given_up(&workspace, &leader).await });
         let body = body.into_data_stream().map_err(io::Error::other);
         if events {
             return Body::from_stream(body.take_until(superseded));
@@ -440,9 +478,25 @@ fn while_led(shared: Arc<Shared>, workspace: String, epoch: u64, response: Respo
     })
 }
 
-fn redirect(url: &str, workspace: &str, uri: &Uri) -> Response {
+/// Tells a caller the leader's address, if the leader knows the caller.
+async fn redirected(
+    shared: &Shared,
+    leader: &Leader,
+    call: &RoutedCall,
+    peer: Option<&Peer>,
+    headers: &HeaderMap,
+    uri: &Uri,
+) -> Response {
+    match known_there(shared, leader, call, peer, headers).await {
+        Ok(None) => {}
+        Ok(Some(refused)) => return refused,
+        Err(error) => {
+            tracing::debug!(%error, "a call was not redirected");
+            return no_leader();
+        }
+    }
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
-    let place = format!("{url}{PREFIX}{workspace}{path}");
+    let place = format!("{}{PREFIX}{}{path}", leader.info.url, call.workspace);
     match HeaderValue::from_str(&place) {
         Ok(place) => (StatusCode::TEMPORARY_REDIRECT, [(LOCATION, place)]).into_response(),
         Err(_) => ApiError::internal("the leader's address can't be shown").into_response(),

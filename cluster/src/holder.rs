@@ -18,11 +18,12 @@ use lastword_server::edges::http::app;
 use lastword_server::{
     Context, NodeView, Nodes, NodesView, Opening, StartError, Workspace, WorkspaceSettings, ended, open_index,
 };
-use lastword_store::{AppendError, Index, IndexError, Mirror, MirrorError, Registry};
+use lastword_store::{AppendError, Index, IndexError, Mirror, MirrorError};
 use tokio::sync::watch;
 
+use crate::archives::{tell_first, tell_of_archive};
 use crate::copies::{RegistryFiles, has_files};
-use crate::members::{ClusterView, LeaseRecord, NodeInfo, archive_key, lease_key};
+use crate::members::{ClusterView, LeaseRecord, NodeInfo, lease_key};
 use crate::open::Open;
 use crate::rest::{Rest, Rested};
 use crate::workspaces::{NodeSettings, all_set_aside};
@@ -179,11 +180,11 @@ impl Holder {
             };
             let (settings, config) = self.configured()?;
             let Some(lease) = self.take(revision).await else { continue };
-            let after = self.lead(lease, followed, settings, config).await;
-            if self.shared.heartbeat.is_valid() {
-                self.release(lease, after.as_ref().ok().cloned().unwrap_or_default()).await;
+            let led = self.lead(lease, followed, settings, config).await;
+            if led.is_err() {
+                self.release(lease, After::default()).await;
             }
-            after?;
+            led?;
             if *self.stopping.borrow() || !self.is_there() {
                 return Ok(());
             }
@@ -337,28 +338,32 @@ impl Holder {
         }
     }
 
+    /// Releases the lease of this revision, while it may still be this node's.
     async fn release(&self, revision: u64, after: After) {
+        if !self.shared.heartbeat.is_valid() {
+            return;
+        }
         let lease = self.lease(true, after);
         if let Err(error) = self.shared.replace_lease(&self.workspace, &lease, revision).await {
             tracing::warn!(workspace = self.workspace, %error, "the lease was not released; it expires");
         }
     }
 
-    /// Leads the workspace with the lease of this revision until it should stop; returns who should go on.
+    /// Leads the workspace with the lease of this revision until it should stop, and releases it then.
     async fn lead(
         &mut self,
         revision: u64,
         followed: Followed,
         mut settings: WorkspaceSettings,
         config: u64,
-    ) -> Result<After, Setback> {
+    ) -> Result<(), Setback> {
         let took = Stopwatch::start();
         let Followed { mirror, mut core, index, heard, .. } = followed;
         let is_new = mirror.epoch() == 0;
         // A log that moved in brings its epochs along.
         let epoch = revision.max(mirror.epoch() + 1);
         let heartbeat = self.shared.heartbeat.clone();
-        let Some(stretch) = heartbeat.stretch() else { return Ok(After::default()) };
+        let Some(stretch) = heartbeat.stretch() else { return Ok(()) };
         let lease = Arc::new(move || heartbeat.stretch() == Some(stretch));
         let (log, entries) = match mirror.lead(epoch, &self.shared.name, lease).await {
             Ok(leading) => leading,
@@ -409,26 +414,31 @@ impl Holder {
         let led = Led { revision, config, open, ctx, woken: is_new || matches!(gap, Gap::Rested(_)) };
         let (stop, drain) = self.serve(&led).await;
         self.shared.open(&self.workspace, None);
-        let after = self.close(workspace, &led, stop, drain).await;
-        let (next, rests) = (&after.next, after.rest.is_some());
-        tracing::info!(workspace = self.workspace, epoch, next, rests, "this node leads the workspace no longer");
-        Ok(after)
+        self.close(workspace, &led, stop, drain).await;
+        Ok(())
     }
 
-    /// Closes a workspace that is served no longer; returns who should go on.
-    async fn close(&mut self, mut workspace: Workspace, led: &Led, why: Stop, drain: Duration) -> After {
+    /// Closes a workspace that is served no longer, and tells who should go on.
+    async fn close(&mut self, mut workspace: Workspace, led: &Led, why: Stop, drain: Duration) {
         workspace.drain(drain).await;
         let after = match why {
             Stop::Next(next) => After { next, rest: None },
             // Only now: the last calls may have begun what is due sooner.
             Stop::Unused => After { next: None, rest: self.rest(led).await },
         };
+        if after.next.is_some() {
+            led.ctx.signer.pass_on();
+        }
+        workspace.end_writers().await;
+        let (epoch, next, rests) = (led.open.epoch, &after.next, after.rest.is_some());
+        tracing::info!(workspace = self.workspace, epoch, next, rests, "this node leads the workspace no longer");
+        // Before the rest of the end, for which the next leader need not wait.
+        self.release(led.revision, after).await;
         let first = led.ctx.archives.first.clone();
         workspace.end().await;
         // A part that left while the last calls ended: the task that tells of it was over by then.
         let first = *first.borrow();
         tell_first(&self.shared.registry, &self.workspace, first).await;
-        after
     }
 
     /// Returns what is known of the time since the log's last fact, which is of this time.
@@ -562,34 +572,6 @@ impl Nodes for NodesOf {
 async fn give_back_room(mirror: &mut Mirror, index: &mut Index) -> Result<(), Setback> {
     let first = mirror.let_go().await?;
     Ok(index.trim(first)?)
-}
-
-/// Tells the followers when a part of the log left the stream. A hint that is lost costs them room, until the next one.
-async fn tell_of_archive(registry: Registry, workspace: String, ctx: Context) -> io::Result<()> {
-    let (mut first, mut stopping) = (ctx.archives.first.clone(), ctx.stopping.clone());
-    loop {
-        tokio::select! {
-            changed = first.changed() => if changed.is_err() { return Ok(()) },
-            () = ended(&mut stopping) => return Ok(()),
-        }
-        let value = *first.borrow_and_update();
-        tell_first(&registry, &workspace, value).await;
-    }
-}
-
-/// Tells the followers where the stream's log begins, unless they were told.
-async fn tell_first(registry: &Registry, workspace: &str, first: Seq) {
-    let (key, value) = (archive_key(workspace), first.0.to_string());
-    let told = match registry.get(&key).await {
-        Ok(Some(record)) if record.value.as_deref() == Some(value.as_bytes()) => Ok(record.revision),
-        Ok(Some(record)) => registry.replace(&key, value.as_bytes(), record.revision).await,
-        Ok(None) if first == Seq(1) => Ok(0),
-        Ok(None) => registry.create(&key, value.as_bytes()).await,
-        Err(error) => Err(error),
-    };
-    if let Err(error) = told {
-        tracing::warn!(workspace, %error, "the followers were not told what left the log");
-    }
 }
 
 fn fold_all(core: &mut Core, entries: &[(Seq, Entry)]) {

@@ -14,12 +14,14 @@
 //! - An idle workspace rests: no node leads or follows it, and each node has its name and its lease in memory. A
 //!   call at any node wakes it, and so does the time at which it has something due.
 
+mod archives;
 mod copies;
 mod cut_off;
 mod detour;
 mod durability;
 mod forward;
 mod front;
+mod handover;
 mod heartbeat;
 mod holder;
 mod members;
@@ -300,15 +302,6 @@ impl Shared {
 
     pub(crate) fn leader(&self, workspace: &str) -> Option<Leader> {
         self.view(|view, now| view.leader(workspace, now))
-    }
-
-    /// Waits until another epoch of a workspace begins, or its leader is no longer heard of.
-    pub(crate) async fn superseded(&self, workspace: &str, epoch: u64) {
-        let mut changed = self.changed.subscribe();
-        while self.leader(workspace).is_some_and(|leader| leader.epoch == epoch) {
-            // A death is silent: no change tells of it.
-            let _either = tokio::time::timeout(LOOK_EVERY, changed.changed()).await;
-        }
     }
 
     fn open(&self, workspace: &str, open: Option<Arc<Open>>) {

@@ -174,7 +174,10 @@ pub struct Workspace {
     ctx: Context,
     stop: watch::Sender<bool>,
     tasks: JoinSet<io::Result<()>>,
-    threads: Vec<thread::JoinHandle<()>>,
+    /// What writes beside the broker where a successor reads: the archive, the checkpoints.
+    writers: Vec<thread::JoinHandle<()>>,
+    /// The broker, and what works for this machine alone: the read model, the snapshots, the scrubbing.
+    local: Vec<thread::JoinHandle<()>>,
     operator_token_file: PathBuf,
 }
 
@@ -191,18 +194,18 @@ impl Workspace {
         let signers = Signers::open(&files, &disk)?;
         let boot = Boot { clocks: settings.clocks.clone(), disk: Arc::clone(&disk), core, gap };
         let (handle, broker) = booted(boot, log, signers.turns, settings.limits.clone()).await?;
-        let mut threads = vec![broker];
         let operator_token_file = match set_up(&handle, &files, &mut settings).await {
             Ok(file) => file,
             Err(error) => {
                 handle.close();
-                join(threads).await;
+                join(vec![broker]).await;
                 return Err(error);
             }
         };
         let (stop, stopping) = watch::channel(false);
         let every = settings.checkpoint_every_facts;
-        let checkpoints = checkpoint::keep(Arc::clone(&signers.log), every, handle.committed(), stopping.clone());
+        let checkpoints =
+            checkpoint::keep(Arc::clone(&signers.log), every, nodes.is_some(), handle.committed(), stopping.clone());
         let (position, indexed) = watch::channel(index.last());
         let hurry = Arc::new(Notify::new());
         let (archives, mover) =
@@ -248,9 +251,9 @@ impl Workspace {
         let first = ctx.archives.first.clone();
         let follower = IndexFollower { index, reader, first, committed: handle.committed(), position, hurry, disk };
         let follower = follow(follower).map_err(StartError::Thread)?;
-        threads.extend([keeper, mover, follower, scrubber, checkpoints.map_err(StartError::Thread)?]);
+        let writers = vec![mover, checkpoints.map_err(StartError::Thread)?];
         let tasks = tasks(&ctx, &channels, settings.companions, &console);
-        Ok(Self { ctx, stop, tasks, threads, operator_token_file })
+        Ok(Self { ctx, stop, tasks, writers, local: vec![broker, keeper, follower, scrubber], operator_token_file })
     }
 
     /// Returns what its calls need.
@@ -293,11 +296,18 @@ impl Workspace {
         }
     }
 
-    /// Ends the broker of a workspace that was drained, and saves a snapshot.
-    pub async fn end(mut self) {
+    /// Ends the broker of a workspace that was drained: nothing is written from then on that another node reads.
+    pub async fn end_writers(&mut self) {
         // Only now: the connections that were draining still needed the broker.
         self.ctx.handle.close();
-        join(std::mem::take(&mut self.threads)).await;
+        self.ctx.handle.written().await;
+        join(std::mem::take(&mut self.writers)).await;
+    }
+
+    /// Ends a workspace that was drained, and saves a snapshot.
+    pub async fn end(mut self) {
+        self.end_writers().await;
+        join(std::mem::take(&mut self.local)).await;
     }
 }
 
@@ -307,7 +317,9 @@ impl Drop for Workspace {
     fn drop(&mut self) {
         self.stop.send_replace(true);
         self.ctx.handle.close();
-        if self.ctx.nodes.is_none() && self.threads.drain(..).any(|thread| thread.join().is_err()) {
+        if self.ctx.nodes.is_none()
+            && self.writers.drain(..).chain(self.local.drain(..)).any(|thread| thread.join().is_err())
+        {
             tracing::error!("a thread panicked");
         }
     }

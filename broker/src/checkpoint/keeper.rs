@@ -3,6 +3,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lastword_facts::Seq;
@@ -15,14 +16,16 @@ use crate::sync::thread::{self, JoinHandle};
 /// The shortest time between two checkpoints: each syncs a file, on the disk that the log is on.
 const PACE: Duration = Duration::from_secs(1);
 
-/// Starts the thread that keeps a checkpoint every `every` facts, none if that is 0, and one at the end. It ends when
-/// the sender of `committed`, the broker, does. `stopping` becomes true at the start of a shutdown.
+/// Starts the thread that keeps a checkpoint every `every` facts, none if that is 0, and one at the end unless that was passed
+/// on; `takes_over` says that it may have been, so that there is one at the start. It ends when the sender of `committed`, the
+/// broker, does. `stopping` becomes true at the start of a shutdown.
 ///
 /// # Errors
 /// The system can't start the thread.
 pub fn keep(
     signer: Arc<LogSigner>,
     every: u64,
+    takes_over: bool,
     mut committed: watch::Receiver<Seq>,
     mut stopping: watch::Receiver<bool>,
 ) -> io::Result<JoinHandle<()>> {
@@ -30,6 +33,9 @@ pub fn keep(
     thread::Builder::new().name("checkpoints".into()).spawn(move || {
         priority::lower(priority::NEVER_URGENT);
         let mut kept = *committed.borrow();
+        if takes_over {
+            try_keep(&signer);
+        }
         // An error means that the broker dropped the sender: it has ended, and its last facts are durable.
         while wait.block_on(committed.changed()).is_ok() {
             let last = *committed.borrow_and_update();
@@ -42,7 +48,9 @@ pub fn keep(
             let shutdown = async { tokio::time::timeout(PACE, stopping.wait_for(|stopping| *stopping)).await };
             let _either = wait.block_on(shutdown).is_ok();
         }
-        try_keep(&signer);
+        if !signer.passed_on.load(Ordering::Acquire) {
+            try_keep(&signer);
+        }
     })
 }
 
