@@ -10,6 +10,8 @@ mod edges;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
+mod handover;
+#[cfg(test)]
 #[path = "../it/load.rs"]
 #[expect(dead_code, reason = "the other tests of the program use more of it")]
 mod load;
