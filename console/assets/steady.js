@@ -132,6 +132,20 @@ const steady = (() => {
     const { top: begin, bottom: end } = next.text.getBoundingClientRect();
     scrollBy(0, next.begin ? end - foot(card) : begin - top() - (part(card, 'header')?.height ?? 0));
   };
+  // How much of the end of a call lies below what says why a press did nothing.
+  const covered = (card) => {
+    const [above, bar] = [why.getBoundingClientRect().top, part(card, '.decide')?.top ?? innerHeight];
+    const ends = all('.call pre', card).map((text) => text.getBoundingClientRect().bottom).filter((end) => end <= bar + STILL);
+    return Math.max(0, ...ends.map((end) => end - above));
+  };
+  // Where the buttons stand right below the call, the words stand below them, once the page is scrolled so far.
+  const clear = (card, button) => {
+    if (!covered(card)) return;
+    const below = () => button.getBoundingClientRect().bottom + 8;
+    scrollBy(0, Math.max(0, below() + why.offsetHeight + 8 - innerHeight));
+    if (below() + why.offsetHeight > innerHeight) say(why.textContent, button);
+    else why.style.top = `${below()}px`;
+  };
   let unfold = () => false;
   document.addEventListener('click', (event) => {
     const button = event.target.closest?.(BUTTONS);
@@ -153,6 +167,7 @@ const steady = (() => {
       say(words, button);
       // Above what says so, which moves with its button.
       if (next) { read(card, next); say(words, button); }
+      clear(card, button);
       return stop();
     }
     // Only what was seen whole is said to be.
