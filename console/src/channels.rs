@@ -43,9 +43,9 @@ pub(super) fn section(ctx: &Context, viewer: &Viewer) -> Markup {
                             (field("name", "Name", true, "desk"))
                             (field("url", "Address", true, "https://hooks.example/lastword"))
                             label { span { "Notify of" } select name="minimum" {
-                                option value="low" { "everything" }
-                                option value="normal" selected { "what an agent waits for" }
-                                option value="urgent" { "what is urgent" }
+                                @for severity in ["low", "normal", "urgent"] {
+                                    option value=(severity) selected[severity == "normal"] { (notified_of(severity)) }
+                                }
                             } }
                             (field("secret", "Secret that signs each call", false, "made if empty"))
                         }
@@ -58,12 +58,21 @@ pub(super) fn section(ctx: &Context, viewer: &Viewer) -> Markup {
     }
 }
 
+/// Returns what a channel with this least severity is notified of.
+fn notified_of(severity: &str) -> &'static str {
+    match severity {
+        "low" => "everything",
+        "urgent" => "what is urgent",
+        _ => "what an agent waits for",
+    }
+}
+
 fn channel(viewer: &Viewer, ListedChannel { channel, is_added }: &ListedChannel) -> Markup {
     let (name, severity) = (channel.name(), channel.minimum());
     let path = encoded(name);
     html! {
         p { b { (foreign_line(name)) } " " (foreign_line(&channel.destination())) " "
-            span.faint { "from severity " (severity) ", at most " (channel.hourly_max()) " an hour" } }
+            span.faint { "notified of " (notified_of(severity)) ", at most " (channel.hourly_max()) " an hour" } }
         div.buttons {
             @if viewer.role <= Role::Operator {
                 (viewer.form(&format!("test-{path}"), &format!("/team/channels/{path}/test"), &html! {

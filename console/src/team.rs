@@ -16,7 +16,7 @@ use super::forms::{Form, Nothing, filled};
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
-use super::parts::{badge, encoded, foreign_line, quantity, time, url};
+use super::parts::{badge, encoded, foreign_line, limit_words, quantity, time, url};
 use super::session::{Viewer, secure};
 use super::{channels, passkeys};
 use crate::reads::people::{self, Person};
@@ -176,7 +176,7 @@ fn own_limits(agents: &[&Person]) -> Markup {
             ul.lines {
                 @for agent in own {
                     li { a href={ (url("/agents/")) (encoded(&agent.name)) "#own-limits" } { (foreign_line(&agent.name)) }
-                        @for (name, value) in &agent.limits { " " code { (name) } " " b { (quantity(name, *value)) } } }
+                        @for (name, value) in &agent.limits { " " (limit_words(name)) " " code.faint { (name) } " " b { (quantity(name, *value)) } } }
                 }
             }
         }

@@ -43,7 +43,7 @@ async fn a_webhook_is_added_tested_notified_and_removed_without_a_restart() {
     let made = browser.post_from("/team/channels", &fields, "div#add-webhook-said").await.is(200);
     made.has(SECRET).lacks("path-of-canary");
     browser.post_from("/team/channels", &fields, "div#add-webhook-said").await.is(400).has("name of another channel");
-    let page = browser.get("/team").await.is(200).has("calls 127.0.0.1").has("from severity normal");
+    let page = browser.get("/team").await.is(200).has("calls 127.0.0.1").has("notified of what an agent waits for");
     page.lacks(SECRET).lacks("path-of-canary");
 
     let (tested, (head, body)) = tokio::join!(browser.post("/team/channels/desk/test", &[]), called(&receiver));
@@ -91,7 +91,7 @@ async fn what_a_webhook_may_not_be_is_refused_with_the_reason_and_a_restart_know
     add("more", "https://hooks.example/x", "", "low").await.is(503).has("limit 16");
     let world = world.restart().await;
     let browser = Browser::signed_in(&world).await;
-    browser.get("/team").await.is(200).has("calls hooks.example").has("from severity urgent").lacks(&secret);
+    browser.get("/team").await.is(200).has("calls hooks.example").has("notified of what is urgent").lacks(&secret);
     browser.post("/team/channels/desk/remove", &[]).await.is(200);
     browser.post("/team/channels/devices/remove", &[]).await.is(404);
 }
