@@ -48,7 +48,7 @@ pub(crate) const fn admits(space: DiskSpace, input: &Input) -> bool {
         | Input::Rekey(..) => !matches!(space, DiskSpace::Full),
         Input::Configure(_)
         | Input::ChangePolicy(..)
-        | Input::ChangeLimit(..)
+        | Input::ChangeLimits(..)
         | Input::Bootstrap(_)
         | Input::Register(..)
         | Input::Amend(..)

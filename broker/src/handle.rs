@@ -75,9 +75,9 @@ impl BrokerShared {
     }
 
     /// Takes the limits over that a human changed.
-    pub(crate) fn set_limits(&self, limits: &Limits) {
+    pub(crate) fn set_limits(&self, limits: Arc<Limits>) {
         self.holders.set_holder_ms(limits.holder_ms);
-        *self.limits.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(limits.clone());
+        *self.limits.write().unwrap_or_else(PoisonError::into_inner) = limits;
     }
 
     fn unread(&self) -> MutexGuard<'_, Unread> {

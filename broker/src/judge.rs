@@ -146,7 +146,6 @@ impl Judge {
         match self.writing.rebuild() {
             Ok(core) => {
                 (self.core, self.dropped_batches) = (core, lost);
-                self.shared.set_limits(&self.core.state().limits);
                 // Commands judged after the lost batch build on its facts and are lost too. Dropping them makes their
                 // callers' handles report the full disk.
                 self.shared.clock.lose_jump(self.batch.jumped_ms);
@@ -211,7 +210,7 @@ impl Judge {
             QueueEntry::Read(read) => return Some(read(&self.live())),
         };
         self.batch.urgent |= matches!(input, Input::Control(..));
-        let changes_limits = matches!(input, Input::ChangeLimit(..));
+        let changes_limits = matches!(input, Input::ChangeLimits(..));
         let clock = &self.shared.clock;
         if let Input::Idled(by, ms) = input {
             // A human accepts the difference as it is at this moment: another human may have accepted it a moment ago,
@@ -222,7 +221,9 @@ impl Judge {
             self.core.handle(clock.now(), input, &mut self.out);
         }
         if changes_limits {
-            self.shared.set_limits(&self.core.state().limits);
+            // What is checked before the core goes by them once they are durable.
+            let (shared, limits) = (Arc::clone(&self.shared), Arc::new(self.core.state().limits.clone()));
+            self.batch.held.push(Box::new(move || shared.set_limits(limits)));
         }
         let woken = self.batch.wakes.len();
         let release = self.absorb(then);
@@ -392,6 +393,26 @@ mod tests {
         let mut draft = Draft::new(MessageType::Request, Address::Name(AgentName::new("kilo").unwrap()), "x");
         draft.reference = Ref::new(reference).ok();
         Input::Send(from, Box::new(draft))
+    }
+
+    #[tokio::test]
+    async fn a_changed_limit_is_checked_before_the_core_only_once_it_is_durable() {
+        let log = MemoryLog::new();
+        let signer = TurnSigner::ephemeral().unwrap();
+        let (handle, _thread) = crate::boot(Box::new(log.clone()), signer, Limits::default()).unwrap();
+        let human = Secret::token().unwrap();
+        handle.submit(Input::Bootstrap(registration("operator", Kind::Human, &human))).await.unwrap();
+        let human = handle.prove(human.reveal()).unwrap();
+        let change = || Input::ChangeLimits(human, [("body_bytes_max".into(), 20), ("lease_ms".into(), 1_000)].into());
+        let (before, now) = (Limits::default().body_bytes_max, || handle.limits().body_bytes_max);
+        log.fail_next(InjectedFault::Full);
+        assert!(matches!(handle.submit(change()).await, Err(Unserved::DiskLow { full: true })));
+        assert_eq!(now(), before);
+        while handle.submit(change()).await.is_err() {
+            assert_eq!(now(), before);
+            tokio::time::sleep(LOOK_EVERY / 10).await;
+        }
+        assert_eq!((now(), handle.limits().lease_ms), (20, 1_000));
     }
 
     #[tokio::test]

@@ -122,34 +122,27 @@ impl EditableConfig for ConfigFile {
 fn with_limit(text: &str, name: &str, value: u64, comment: &str) -> String {
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let new = format!("{name} = {value}  # {comment}");
-    match lines.iter().position(|line| line.split('#').next().unwrap_or_default().trim() == LIMITS) {
-        Some(table) => {
-            let end = lines[table + 1..].iter().position(|line| line.trim_start().starts_with('['));
-            let end = end.map_or(lines.len(), |end| table + 1 + end);
-            let is_this = |line: &String| line.split_once('=').is_some_and(|(key, _)| key.trim() == name);
-            match lines[table..end].iter().position(is_this) {
-                Some(at) => {
-                    let own = lines[table + at].find('#').map(|at_comment| lines[table + at][at_comment..].to_owned());
-                    // What somebody wrote behind it stays.
-                    lines[table + at] = match own.filter(|own| !own.starts_with(SET_BY)) {
-                        Some(own) => format!("{name} = {value}  {own}"),
-                        None => new,
-                    };
-                }
-                None => {
-                    // Comments in front of the next table are about that.
-                    let is_set = |line: &String| !matches!(line.trim_start().chars().next(), None | Some('#'));
-                    let last = lines[table..end].iter().rposition(is_set).unwrap_or_default();
-                    lines.insert(table + last + 1, new);
-                }
-            }
+    let is_table = |line: &String| line.split('#').next().unwrap_or_default().trim() == LIMITS;
+    let Some(table) = lines.iter().position(is_table) else {
+        if !lines.is_empty() {
+            lines.push(String::new());
         }
-        None => {
-            if !lines.is_empty() {
-                lines.push(String::new());
-            }
-            lines.extend([LIMITS.to_owned(), new]);
-        }
+        lines.extend([LIMITS.to_owned(), new]);
+        return lines.join("\n") + "\n";
+    };
+    let begin = table + 1;
+    let next = lines[begin..].iter().position(|line| line.trim_start().starts_with('['));
+    let end = next.map_or(lines.len(), |next| begin + next);
+    let is_this = |line: &String| line.split_once('=').is_some_and(|(key, _)| key.trim() == name);
+    if let Some(line) = lines[begin..end].iter_mut().find(|line| is_this(line)) {
+        // A comment of the file's own is kept.
+        let own = line.find('#').map(|at| line[at..].to_owned()).filter(|own| !own.starts_with(SET_BY));
+        *line = own.map_or(new, |own| format!("{name} = {value}  {own}"));
+    } else {
+        // Comments in front of the next table are about that.
+        let is_set = |line: &String| !matches!(line.trim_start().chars().next(), None | Some('#'));
+        let last = lines[table..end].iter().rposition(is_set).unwrap_or_default();
+        lines.insert(table + last + 1, new);
     }
     lines.join("\n") + "\n"
 }
@@ -234,6 +227,7 @@ mod tests {
         assert!(file.add_rule(RULE_TEXT, COMMENT).unwrap_err().contains("by hand"));
         assert_eq!(file.read().unwrap(), text);
     }
+
     #[test]
     fn a_limit_is_set_in_its_line_or_in_the_table_and_nothing_else_changes() {
         let by = |day: u32| format!("Set by operator on 2026-01-{day} 09:00 UTC");

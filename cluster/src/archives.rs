@@ -21,17 +21,17 @@ pub(crate) async fn tell_of_archive(registry: Registry, workspace: String, ctx: 
     }
 }
 
-/// Tells the followers where the stream's log begins, unless they were told.
+/// Tells the followers where the stream's log begins, unless the registry has it.
 pub(crate) async fn tell_first(registry: &Registry, workspace: &str, first: Seq) {
     let (key, value) = (archive_key(workspace), first.0.to_string());
-    let told = match registry.get(&key).await {
+    let written = match registry.get(&key).await {
         Ok(Some(record)) if record.value.as_deref() == Some(value.as_bytes()) => Ok(record.revision),
         Ok(Some(record)) => registry.replace(&key, value.as_bytes(), record.revision).await,
         Ok(None) if first == Seq(1) => Ok(0),
         Ok(None) => registry.create(&key, value.as_bytes()).await,
         Err(error) => Err(error),
     };
-    if let Err(error) = told {
+    if let Err(error) = written {
         tracing::warn!(workspace, %error, "the followers were not told what left the log");
     }
 }

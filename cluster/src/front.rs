@@ -433,7 +433,7 @@ async fn there(
         Some(_) => forwarded,
         None => while_led(Arc::clone(shared), call.workspace.clone(), leader.clone(), forwarded),
     };
-    // Another node that passed it on is told as well.
+    // A node that passed the call on gets the proof as well.
     let proof =
         if call.by_node { response.headers().get(PROOF).cloned() } else { response.headers_mut().remove(PROOF) };
     if let (Some(peer), Some(proof)) = (&peer, proof.as_ref().and_then(|proof| proof.to_str().ok())) {

@@ -249,7 +249,7 @@ pub(super) async fn one(
             span { a href={ (url("/conversations?to=")) (encoded(&name)) } { "received messages" } }
         }
         (rests(&member))
-        @if let Some(sent) = &last { (silent(&moment, &member, sent.as_ref())) }
+        @if let Some(sent) = &last { (last_signs(&viewer, &moment, &member, sent.as_ref())) }
         @if agent {
             (viewer.allowed(Role::Operator, "Pausing or stopping an agent", || controls(&viewer, &name, view.state)))
         }
@@ -283,11 +283,11 @@ async fn last_sent(ctx: &Context, name: &str) -> Result<Option<StoredMessage>, A
     Ok(views::show(&ctx.handle, seqs).await?.into_iter().find_map(Shown::stored))
 }
 
-/// Shows the last signs of an agent that isn't connected, and how it comes back.
-fn silent(moment: &Moment, member: &Member, sent: Option<&StoredMessage>) -> Markup {
+/// Shows the last signs of an agent that isn't connected or can't work, and how it comes back.
+fn last_signs(viewer: &Viewer, moment: &Moment, member: &Member, sent: Option<&StoredMessage>) -> Markup {
     let name = &member.view.name;
     html! {
-        section.card #silent aria-label="Not connected" {
+        section.card #silent aria-label="Last signs" {
             p {
                 @match member.asked_at {
                     Some(at) => { "It last asked for work " (time(&rfc3339(at), moment.now)) }
@@ -303,7 +303,7 @@ fn silent(moment: &Moment, member: &Member, sent: Option<&StoredMessage>) -> Mar
             }
             p { "To bring it back, start its program again where it runs: " }
             pre.rule { "lastword claude --as " (name) "     # a session in your terminal; or: codex, opencode, gemini\nlastword run --as " (name) " --input prompt -- claude -p     # once for each delivery; or any command" }
-            p.faint { a href={ (url("/team")) "#m-" (encoded(name)) } { "Renew its token" } " if that is lost." }
+            @if viewer.role <= Role::Owner { p.faint { a href={ (url("/team")) "#m-" (encoded(name)) } { "Renew its token" } " if that is lost." } }
         }
     }
 }

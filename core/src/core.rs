@@ -165,7 +165,7 @@ impl Step<'_> {
             Input::Configure(limits) => self.configure(limits),
             Input::ConfigurePolicy(policy) => self.configure_policy(policy),
             Input::ChangePolicy(by, policy) => self.change_policy(by, policy),
-            Input::ChangeLimit(by, limit, value) => self.change_limit(by, limit, value),
+            Input::ChangeLimits(by, limits) => self.change_limits(by, limits),
             Input::Bootstrap(registration) => self.bootstrap(registration),
             Input::Register(by, registration) => self.register(by, registration),
             Input::Amend(by, agent, profile) => self.amend(by, agent, profile),

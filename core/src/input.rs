@@ -30,8 +30,8 @@ pub enum Input {
     ConfigurePolicy(Box<Policy>),
     /// Replaces the policy of held calls while the broker runs.
     ChangePolicy(Principal, Box<Policy>),
-    /// Sets a limit, by name, while the broker runs.
-    ChangeLimit(Principal, Box<str>, u64),
+    /// Sets limits, by name, while the broker runs: all of them or none.
+    ChangeLimits(Principal, Box<[(Box<str>, u64)]>),
     /// Registers the workspace's first human. From the shell; refused while a human is registered.
     Bootstrap(Registration),
     /// Registers an agent or a human.

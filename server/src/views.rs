@@ -25,6 +25,7 @@ mod words;
 pub(crate) use self::agents::agent;
 pub use self::agents::{Activity, Member, OpenTurn, activities, member, polled_at};
 pub(crate) use self::approvals::approval;
+pub use self::approvals::lease_until;
 pub use self::channels::{ListedChannel, NewWebhook, NotifyChannel, NotifyChannels};
 pub(crate) use self::claims::claim;
 pub(crate) use self::clock::clock;

@@ -381,7 +381,7 @@ impl Random {
             34 => Input::RunSchedule(by, nightly(), Ref::new(&format!("RUN-{}", world.now().0)).expect("a REF")),
             35 if self.chance(50) => {
                 let (limit, values) = CHANGED[self.below(CHANGED.len())];
-                Input::ChangeLimit(by, limit.into(), values[self.below(2)])
+                Input::ChangeLimits(by, [(limit.into(), values[self.below(2)])].into())
             }
             35 => Input::ChangePolicy(by, Box::new(self.policy(world))),
             36 => Input::Take(by, None),

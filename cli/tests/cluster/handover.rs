@@ -14,7 +14,7 @@ use crate::nats_server::{runtime, until};
 use crate::traffic::{check, now};
 use crate::world::{PAUSE, World};
 
-/// Room for what nobody answers.
+/// An inbox takes all requests that no agent of this test answers.
 const CONFIG: &str = "[limits]\ninbox_max = 1000000\n";
 /// The senders of each node.
 const SENDERS: usize = 3;

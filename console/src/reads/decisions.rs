@@ -455,17 +455,13 @@ fn row(state: &State, id: DecisionId) -> Option<DecisionRow> {
         }
     };
     let priority = task.map_or(Priority::Normal, |task| priority(state, task));
-    let turn =
-        task.and_then(|task| state.tasks.get(&task)).and_then(Task::turn).and_then(|turn| state.turns.get(&turn));
     // What an agent waits for in its turn ends with the turn.
     let waits = match id {
         DecisionId::Question(id) => state.escalations.get(&id).is_some_and(|one| one.cause == EscalationCause::Asked),
         DecisionId::Call(_) => true,
         DecisionId::Latch(_) => false,
     };
-    // Who is paused gets what it lost only once it is resumed, and the call waits with it.
-    let runs = |agent: AgentId| state.agent(agent).is_some_and(|one| one.running.max(state.running) == Running::Active);
-    let lease_until = turn.filter(|turn| waits && runs(turn.agent)).map(|turn| turn.lease_until);
+    let lease_until = task.filter(|_| waits).and_then(|task| views::lease_until(state, task));
     let due = due.into_iter().chain(lease_until).min();
     let caller = if let DecisionId::Call(id) = id { state.approvals.get(&id) } else { None };
     let caller = caller.and_then(|known| state.agent(known.agent));

@@ -218,12 +218,21 @@ impl Step<'_> {
         Ok(Reply::Done)
     }
 
-    /// Sets a limit of the workspace. Agents that rest or wait go on where it leaves them more.
-    pub(super) fn change_limit(&mut self, by: Principal, limit: Box<str>, value: u64) -> Outcome {
+    /// Sets limits of the workspace. Agents that rest or wait go on where that leaves them more.
+    pub(super) fn change_limits(&mut self, by: Principal, limits: Box<[(Box<str>, u64)]>) -> Outcome {
         self.human(by, Role::Owner)?;
-        let before = self.state().limits.value(&limit).ok_or(Code::Malformed)?;
-        if before != value {
-            self.record(Fact::LimitChanged(LimitChanged { limit, before, value, by: by.agent() }));
+        let is_known = |(limit, _): &(Box<str>, u64)| self.state().limits.value(limit).is_some();
+        if !limits.iter().all(is_known) {
+            return Err(Code::Malformed.into());
+        }
+        let begin = self.state().seq;
+        for (limit, value) in limits {
+            let before = self.state().limits.value(&limit).unwrap_or_default();
+            if before != value {
+                self.record(Fact::LimitChanged(LimitChanged { limit, before, value, by: by.agent() }));
+            }
+        }
+        if self.state().seq != begin {
             for agent in 0..self.state().agents.len() as u32 {
                 self.end_rest(AgentId(agent));
             }

@@ -287,7 +287,7 @@ impl World {
             }
             ("limit", [setting]) => {
                 let (name, value) = setting.split_once('=').expect("limit NAME=VALUE");
-                Input::ChangeLimit(by, name.into(), value.parse().unwrap())
+                Input::ChangeLimits(by, [(name.into(), value.parse().unwrap())].into())
             }
             ("grant-agent", [name, ..]) => Input::GrantAgent(by, self.id(name), spend(rest)),
             ("role", [name, role]) => Input::SetRole(by, self.id(name), Role::from_word(role).unwrap()),

@@ -43,7 +43,7 @@ async fn worded(
     let mut worded = Box::pin(views::notices(
         &ctx.handle,
         taken.notices.clone(),
-        views::Reader { agent: Some(caller.principal.agent()), has_shell: true },
+        views::Reader::with_shell(caller.principal.agent()),
     ))
     .await?;
     worded.extend(again(&message).map(|notice| Worded { notice, call: None }));
@@ -99,8 +99,8 @@ fn again(message: &StoredMessage) -> Option<Notice> {
 /// Shows a fact that is not a message, such as an escalation, to a human in the form of a message.
 async fn noted(ctx: &Context, caller: Caller, taken: &input::Delivery) -> Result<StoredMessage, ApiError> {
     let reader = caller.principal.agent();
-    let worded = views::Reader { agent: Some(reader), has_shell: true };
-    let worded = views::notices(&ctx.handle, vec![taken.message], worded).await?.into_iter().next();
+    let worded =
+        views::notices(&ctx.handle, vec![taken.message], views::Reader::with_shell(reader)).await?.into_iter().next();
     let Worded { notice, .. } = worded.ok_or_else(|| ApiError::internal("a delivery of nothing"))?;
     let to = ctx.handle.query(move |live| live.state.name_of(reader).to_owned()).await?;
     let kind = match notice.kind {

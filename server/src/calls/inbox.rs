@@ -169,7 +169,7 @@ async fn read(ctx: &Context, caller: Caller) -> Result<Option<Delivery>, ApiErro
             views::notices(
                 &ctx.handle,
                 vec![Seq(delivery.message.seq)],
-                views::Reader { agent: Some(caller.principal.agent()), has_shell: true },
+                views::Reader::with_shell(caller.principal.agent()),
             )
             .await?,
         );

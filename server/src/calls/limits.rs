@@ -34,6 +34,9 @@ pub async fn change(
     }
     wanted.retain(|name, value| before.get(name) != Some(value));
     before.retain(|name, _| wanted.contains_key(name));
+    if wanted.is_empty() {
+        return Ok(before);
+    }
     let mut changed = limits.clone();
     for (name, value) in &wanted {
         if !may_be(name, *value) {
@@ -61,10 +64,8 @@ pub async fn change(
 }
 
 async fn put(ctx: &Context, caller: Caller, limits: &BTreeMap<String, u64>) -> Result<(), ApiError> {
-    for (name, value) in limits {
-        let input = Input::ChangeLimit(caller.principal, name.as_str().into(), *value);
-        admitted(ctx.handle.submit(input).await)?;
-    }
+    let named = limits.iter().map(|(name, value)| (name.as_str().into(), *value)).collect();
+    admitted(ctx.handle.submit(Input::ChangeLimits(caller.principal, named)).await)?;
     Ok(())
 }
 

@@ -1,10 +1,9 @@
 //! Approvals: held calls and their decisions.
 
 use lastword_core::State;
-use lastword_core::state::Task;
 use lastword_facts::Time;
 use lastword_facts::fact::{SYSTEM, hex};
-use lastword_facts::ids::ApprovalId;
+use lastword_facts::ids::{ApprovalId, TaskId};
 use lastword_facts::status::{ApprovalState, Running};
 use lastword_wire::{ApprovalView, Arguments, rfc3339};
 
@@ -20,7 +19,11 @@ pub(crate) fn approval(state: &State, id: ApprovalId) -> Option<ApprovalView> {
         state: known.state,
         ended: task.filter(|_| known.state == ApprovalState::Withdrawn).and_then(|task| state.ended(task)),
         expires_at: rfc3339(known.expires_at),
-        lease_until: lease_until(state, id).map(rfc3339),
+        lease_until: known
+            .task
+            .filter(|_| known.state == ApprovalState::Pending)
+            .and_then(|task| lease_until(state, task))
+            .map(rfc3339),
         agent: state.name_of(known.agent).to_owned(),
         tool: known.tool.to_string(),
         arguments: Arguments::stored(&known.arguments),
@@ -39,11 +42,10 @@ pub(crate) fn approval(state: &State, id: ApprovalId) -> Option<ApprovalView> {
     })
 }
 
-/// Returns when the turn that waits for a pending call ends, unless its agent is heard of until then.
-fn lease_until(state: &State, id: ApprovalId) -> Option<Time> {
-    let known = state.approvals.get(&id).filter(|known| known.state == ApprovalState::Pending)?;
-    let turn = known.task.and_then(|task| state.tasks.get(&task)).and_then(Task::turn)?;
-    // Who is paused gets what it lost only once it is resumed, and the call waits with it.
-    let runs = state.agent(known.agent).is_some_and(|agent| agent.running.max(state.running) == Running::Active);
-    state.turns.get(&turn).filter(|_| runs).map(|turn| turn.lease_until)
+/// Returns when the open turn of a task ends, and what waits in it with it, unless its agent is heard of until then. None
+/// while the agent is paused: it gets what it lost only once it is resumed, and what waits stays.
+pub fn lease_until(state: &State, task: TaskId) -> Option<Time> {
+    let turn = state.turns.get(&state.tasks.get(&task)?.turn()?)?;
+    let runs = state.agent(turn.agent).is_some_and(|agent| agent.running.max(state.running) == Running::Active);
+    runs.then_some(turn.lease_until)
 }

@@ -33,6 +33,13 @@ pub struct Reader {
     pub has_shell: bool,
 }
 
+impl Reader {
+    /// Returns a reader who has a shell, or whose program calls the broker.
+    pub(crate) const fn with_shell(agent: AgentId) -> Self {
+        Self { agent: Some(agent), has_shell: true }
+    }
+}
+
 /// A notice with its text, before it is fitted into a delivery with others.
 pub struct Worded {
     /// The notice as it is sent.
