@@ -89,7 +89,7 @@ test('a held call is on its conversation, in the tree below its request, and on 
   await page.goto(`${broker.url}/conversations/HELD-1`);
   assert.equal(await page.locator('.waits').count(), 0);
   const kept = page.locator('.tree .mark', { hasText: id });
-  await kept.getByText('approve', { exact: true }).waitFor();
+  await kept.getByText('approved', { exact: true }).waitFor();
 });
 
 test('a wrong token and a spent link lead on to the form, with the reason beside it', async () => {
