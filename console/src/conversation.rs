@@ -34,6 +34,7 @@ use super::{claims, decision, exchange, film, graph, incidents, links, log, mark
 use crate::reads::graph as calls;
 use crate::reads::history::{self, History};
 use crate::reads::open_requests::{Doing, OpenRequest};
+use crate::reads::work_state::{ConversationState, WorkState};
 
 /// The most decisions in the list; the inbox has all.
 const WAITING_MAX: usize = 4;
@@ -76,7 +77,7 @@ pub(super) async fn detail(
     let main = html! {
         div.split {
         div.side {
-        (heading(reference, &html! { (standing(viewer.waiting(), &history.view, !history.waiting.all.is_empty())) span.grow {} (controls(viewer, &history.view)) }))
+        (heading(reference, &html! { (standing(viewer.waiting(), &history.view, history.state)) span.grow {} (controls(viewer, &history.view)) }))
         @if !history.subject.is_empty() { p.subject { (markdown::line(&history.subject, usize::MAX)) } }
         (essentials(viewer, &history))
         (waiting(viewer, moment, &history))
@@ -113,24 +114,23 @@ pub(super) async fn detail(
     Ok((history, main))
 }
 
-/// Shows in one line what the open work does and what it spent of its budget.
+/// Shows in one line who does what of the open work, and what it spent of its budget.
 fn essentials(viewer: &Viewer, history: &History) -> Markup {
-    let doing = |doing: &[Doing]| {
-        let names = history.open.iter().filter(|one| doing.contains(&one.doing)).map(|one| one.agent.as_str());
+    let doing = |doing: Doing| {
+        let names = history.open.iter().filter(|one| one.doing == doing).map(|one| one.agent.as_str());
         names.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>()
     };
     let waits = [" is ", " are "].map(|is| format!("{is}{}", viewer.waiting()));
+    let working =
+        if is_kept(history) { [" has an open turn", " have open turns"] } else { [" is working", " are working"] };
+    let gone = [" isn't connected: what is open waits for it", " aren't connected: what is open waits for them"];
     let lines = [
-        (doing(&[Doing::Held]), "", [" is held", " are held"]),
-        (doing(&[Doing::WaitsForHuman]), "", [waits[0].as_str(), waits[1].as_str()]),
-        (doing(&[Doing::Working]), "", [" is working", " are working"]),
-        (doing(&[Doing::Queued]), "queued for ", ["", ""]),
-        (doing(&[Doing::WaitsForAnswers]), "", [" is waiting for answers", " are waiting for answers"]),
-        (
-            doing(&[Doing::Gone]),
-            "",
-            [" isn't connected: what is open waits for it", " aren't connected: what is open waits for them"],
-        ),
+        (doing(Doing::Held), "", [" is held", " are held"]),
+        (doing(Doing::WaitsForHuman), "", [waits[0].as_str(), waits[1].as_str()]),
+        (doing(Doing::Working), "", working),
+        (doing(Doing::Queued), "queued for ", ["", ""]),
+        (doing(Doing::WaitsForAnswers), "", [" is waiting for answers", " are waiting for answers"]),
+        (doing(Doing::Gone), "", gone),
     ];
     html! {
         p.facts {
@@ -144,6 +144,11 @@ fn essentials(viewer: &Viewer, history: &History) -> Markup {
             (budget(history))
         }
     }
+}
+
+/// Returns whether a limit or a human keeps what is open: an open turn may end, and nothing follows it.
+const fn is_kept(history: &History) -> bool {
+    matches!(history.state, ConversationState::Open(WorkState::Held | WorkState::Controlled(_)))
 }
 
 /// Shows what was spent, and of which budget if one open grant alone pays for the work.
@@ -212,15 +217,21 @@ fn open_request(viewer: &Viewer, moment: &Moment, history: &History, one: &OpenR
     let word = match one.doing {
         Doing::WaitsForHuman => viewer.waiting(),
         Doing::Held => "held",
+        Doing::Working if is_kept(history) => "open turn",
         Doing::Working => "working",
         Doing::Queued => "queued",
         Doing::WaitsForAnswers => "waiting for answers",
         Doing::Gone => "not connected",
     };
+    let state = if one.doing == Doing::Gone {
+        html! { span.badge.bad { (word) } }
+    } else {
+        badge(word)
+    };
     let subject = html! { @if one.subject.is_empty() { "no text" } @else { (markdown::line(&one.subject, 90)) } };
     html! {
         li data-row tabindex="-1" {
-            (badge(word)) " " b { (foreign_line(&one.agent)) } " "
+            (state) " " b { (foreign_line(&one.agent)) } " "
             @match one.message {
                 Some(message) => a.plain data-open-row href={ (url("/messages/")) (message) } { (subject) },
                 None => "on its own root",

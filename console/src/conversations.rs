@@ -14,11 +14,12 @@ use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
 use super::pages::ViewParams;
 use super::parts::{
-    badge, bar, conversation as link, encoded, foreign_line, is_near, number, plural, spent, time, url,
+    badge, bar, conversation as link, encoded, foreign_line, is_near, number, plural, running_word, spent, time, url,
 };
 use super::session::Viewer;
 use super::{conversation, incidents, markdown};
-use crate::reads::conversation_list::{self, ListParams, ListedConversation};
+use crate::reads::conversation_list::{self, ListParams, ListedConversation, WORK_FILTERS};
+use crate::reads::work_state::{ConversationState, WorkState};
 
 /// `GET /conversations`: the list of conversations.
 pub(super) async fn page(
@@ -36,12 +37,12 @@ pub(super) async fn page(
         let (history, detail) = conversation::detail(&ctx, &viewer, &moment, &params.open, &view).await?;
         (Some(history.conv), Some(detail))
     };
-    let by = filters_in_words(&params);
+    let by = filters_in_words(&viewer, &params);
     // What tripped before is no part of what a filter finds.
     let tripped = if filtered.is_empty() { Some(incidents::history(&ctx, &viewer, &moment).await?) } else { None };
     let list = html! {
         (heading("Work", &html! { p.faint { (foreign_line(&by)) } }))
-        (filters(&params, !filtered.is_empty()))
+        (filters(&viewer, &params, !filtered.is_empty()))
         @if listed.items.is_empty() {
             (nothing(&params, !filtered.is_empty()))
         } @else {
@@ -96,7 +97,7 @@ fn nothing(params: &ListParams, filtered: bool) -> Markup {
     )
 }
 
-fn filters(params: &ListParams, any: bool) -> Markup {
+fn filters(viewer: &Viewer, params: &ListParams, any: bool) -> Markup {
     let text = |name: &str, label: &str, value: &str| {
         html! {
             label { span { (label) } input type="text" name=(name) value=(value) autocomplete="off" spellcheck="false"; }
@@ -109,7 +110,10 @@ fn filters(params: &ListParams, any: bool) -> Markup {
             label { span { "State" } select name="state" {
                 option value="" { "any" }
                 @for status in ConversationStatus::ALL {
-                    option value=(status.word()) selected[status.word() == params.state] { (status.label()) }
+                    option value=(status.label()) selected[[status.word(), status.label()].contains(&params.state.as_str())] { (status.label()) }
+                    @if status == ConversationStatus::Active {
+                        @for (name, work) in WORK_FILTERS { option value=(name) selected[name == params.state] { "active: " (work_word(viewer.waiting(), work)) } }
+                    }
                 }
                 // A stop is a status as well.
                 @for outcome in Outcome::ALL.iter().filter(|outcome| **outcome != Outcome::Stopped) {
@@ -135,10 +139,13 @@ fn filters(params: &ListParams, any: bool) -> Markup {
 }
 
 /// Returns the filters in words, for the heading and for the name of a bookmark.
-fn filters_in_words(params: &ListParams) -> String {
-    let status =
-        ConversationStatus::ALL.iter().find(|status| status.word() == params.state).map(|status| status.label());
-    let outcome = Outcome::ALL.iter().find(|outcome| outcome.word() == params.state).map(|outcome| outcome.label());
+fn filters_in_words(viewer: &Viewer, params: &ListParams) -> String {
+    let state = params.state.as_str();
+    let status = ConversationStatus::ALL.iter().find(|status| [status.word(), status.label()].contains(&state));
+    let work =
+        WORK_FILTERS.into_iter().find(|(name, _)| *name == state).map(|(_, work)| work_word(viewer.waiting(), work));
+    let status = status.map(|status| status.label()).or(work);
+    let outcome = Outcome::ALL.iter().find(|outcome| outcome.word() == state).map(|outcome| outcome.label());
     let words = |before: &str, value: &str| (!value.is_empty()).then(|| [before, value].concat());
     let parts = [
         words("", status.or(outcome).unwrap_or_default()),
@@ -172,7 +179,7 @@ fn row(viewer: &Viewer, moment: &Moment, listed: &ListedConversation, open: &str
     html! {
         div.row.talk.chosen[summary.reference == open] role="listitem" tabindex="-1" data-row id={ "c-" (encoded(&summary.reference)) } {
             div.what {
-                (link(&summary.reference)) " " (standing(viewer.waiting(), view, listed.human_waits))
+                (link(&summary.reference)) " " (standing(viewer.waiting(), view, listed.state))
                 @if !listed.subject.is_empty() { div.subject { (markdown::line(&listed.subject, usize::MAX)) } }
             }
             div.who { (foreign_line(&view.participants.join(", "))) }
@@ -218,7 +225,7 @@ fn nearest(listed: &ListedConversation) -> Markup {
 fn below(viewer: &Viewer, moment: &Moment, listed: &ListedConversation) -> Markup {
     let summary = &listed.view.summary;
     html! {
-        (link(&summary.reference)) " " (standing(viewer.waiting(), &listed.view, listed.human_waits)) " " (markdown::line(&listed.subject, usize::MAX))
+        (link(&summary.reference)) " " (standing(viewer.waiting(), &listed.view, listed.state)) " " (markdown::line(&listed.subject, usize::MAX))
         span.faint {
             " · " (plural(listed.messages, "message", "messages"))
             @if listed.refused > 0 { " · " span.bad { (number(listed.refused)) " refused" } }
@@ -228,14 +235,38 @@ fn below(viewer: &Viewer, moment: &Moment, listed: &ListedConversation) -> Marku
     }
 }
 
-/// Shows a conversation's status; one that waits for a human isn't merely active, and one that ended has its outcome.
-pub(super) fn standing(waits: &str, view: &ConversationView, human_waits: bool) -> Markup {
-    let status = view.summary.standing();
-    if !view.summary.waits_for_user.is_empty() && status == ConversationStatus::Active {
-        return html! { span.badge.warn title=(view.summary.waits_for_user.join(", ")) { "waits for its user" } };
+/// Shows what a conversation does, or how it ended, in one word.
+pub(super) fn standing(waits: &'static str, view: &ConversationView, state: ConversationState) -> Markup {
+    let user = &view.summary.waits_for_user;
+    match state {
+        ConversationState::Open(WorkState::Working | WorkState::WaitsForHuman) if !user.is_empty() => {
+            html! { span.badge.warn title=(user.join(", ")) { "waits for its user" } }
+        }
+        ConversationState::Open(work) => work_badge(waits, work),
+        ConversationState::Stopped => badge(ConversationStatus::Stopped.label()),
+        ConversationState::Ended(outcome) => badge(outcome.map_or(ConversationStatus::Idle.label(), Outcome::word)),
     }
-    if human_waits && status == ConversationStatus::Active {
-        return badge(waits);
+}
+
+/// Returns the word for what open work does; `waits` is the one for what waits for a human.
+pub(super) const fn work_word(waits: &'static str, state: WorkState) -> &'static str {
+    match state {
+        WorkState::Held => "held",
+        WorkState::Controlled(running) => running_word(running),
+        WorkState::WaitsForHuman => waits,
+        WorkState::Working => "working",
+        WorkState::Gone => "not connected",
+        WorkState::Queued => "queued",
+        WorkState::WaitsForAnswers => "waiting for answers",
     }
-    badge(view.summary.ended().map_or(status.label(), Outcome::word))
+}
+
+/// Shows what open work does, in one word. That nobody is there to go on is red.
+pub(super) fn work_badge(waits: &'static str, state: WorkState) -> Markup {
+    let word = work_word(waits, state);
+    if state == WorkState::Gone {
+        html! { span.badge.bad { (word) } }
+    } else {
+        badge(word)
+    }
 }

@@ -3,7 +3,7 @@
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Redirect, Response};
 use lastword_facts::Priority;
-use lastword_facts::fact::{EscalationCause, Role};
+use lastword_facts::fact::{EndReason, EscalationCause, Role};
 use lastword_facts::status::ApprovalState;
 use lastword_facts::status::EscalationState;
 use lastword_facts::visible::escape;
@@ -309,14 +309,16 @@ fn decided(viewer: &Viewer, moment: &Moment, decision: &Decision, held: &Approva
             }
             @if let Some(reason) = &held.reason { div.reason { span.faint { (foreign_line(&held.agent)) " said why" } (foreign(reason)) } }
             p {
-                @if let Some(why) = held.undecided() { "The call was denied: " (why) "." (at) }
-                @else { @match (held.state, &held.by) {
-                    (state, Some(by)) => {
-                        "The call was " @if held.requested.is_some() { "edited and approved" } @else { (approval_word(state)) } " by " b { (foreign_line(by)) } (at) "."
-                        @if held.requested.is_some() && state == ApprovalState::Used { " It was made as edited." }
-                    },
-                    (state, None) => { "The call was " (approval_word(state)) (at) "." },
-                } }
+                @if let Some(why) = undecided(held) {
+                    "The call was " @if held.state == ApprovalState::Withdrawn { "withdrawn" } @else { "denied" } ": " (why) "." (at)
+                } @else {
+                    "The call was " (decided_as(held)) @if let Some(by) = &held.by { " by " b { (foreign_line(by)) } } (at) "."
+                    @match held.state {
+                        ApprovalState::Used => { " " (foreign_line(&held.agent)) " made it" @if held.requested.is_some() { " as edited" } "." },
+                        ApprovalState::Approved => { " " (foreign_line(&held.agent)) " hasn't made it." },
+                        _ => {},
+                    }
+                }
                 @if let Some(comment) = &held.comment { " " q { (foreign_line(comment)) } }
             }
             div.facts {
@@ -324,6 +326,21 @@ fn decided(viewer: &Viewer, moment: &Moment, decision: &Decision, held: &Approva
                 (call::digest(held))
             }
         }
+    }
+}
+
+/// Returns how a call ended that nobody decided. The reader may be who stopped its work.
+fn undecided(held: &ApprovalView) -> Option<&'static str> {
+    let why = held.undecided()?;
+    Some(if held.ended == Some(EndReason::Stopped) { "its work was stopped" } else { why })
+}
+
+/// Returns the word for what was decided about a call, whether it was made since or not.
+const fn decided_as(held: &ApprovalView) -> &'static str {
+    match held.state {
+        ApprovalState::Approved | ApprovalState::Used if held.requested.is_some() => "edited and approved",
+        ApprovalState::Used => approval_word(ApprovalState::Approved),
+        state => approval_word(state),
     }
 }
 
@@ -438,7 +455,7 @@ pub(super) fn settled(moment: &Moment, decision: &Decision) -> Markup {
                 ": " (markdown::line(&asked.message, 100))
                 @if let Some(answer) = &asked.answer { " → " q { (excerpt(answer, 100)) } }
                 @if let Some(by) = &asked.answered_by { " by " (foreign_line(by)) }
-                " " (time(asked.answered_at.as_ref().unwrap_or(&asked.created_at), moment.now))
+                " " (settled_at(asked.answered_at.as_deref(), &asked.created_at, moment))
             }
         },
         Asked::Latch(incident) => html! { li { (incidents::line(moment, incident)) } },
@@ -448,10 +465,15 @@ pub(super) fn settled(moment: &Moment, decision: &Decision) -> Markup {
                 @if let Some(by) = &held.by { " by " (foreign_line(by)) }
                 @if let Some(comment) = &held.comment { " " q { (excerpt(comment, 100)) } }
                 @if let Some(policy) = &held.policy { " " span.faint { "held by the rule " code { (foreign_line(policy)) } } }
-                " " (time(held.decided_at.as_ref().unwrap_or(&held.created_at), moment.now))
+                " " (settled_at(held.decided_at.as_deref(), &held.created_at, moment))
             }
         },
     }
+}
+
+/// Shows when something was settled. When nobody settled it, that is when it was asked.
+fn settled_at(settled: Option<&str>, asked: &str, moment: &Moment) -> Markup {
+    html! { @if settled.is_none() { "asked " } (time(settled.unwrap_or(asked), moment.now)) }
 }
 
 const fn escalation_word(state: EscalationState) -> &'static str {
@@ -470,7 +492,7 @@ pub(super) const fn approval_word(state: ApprovalState) -> &'static str {
         ApprovalState::Rejected => "rejected",
         ApprovalState::Ignored => "ignored",
         ApprovalState::Expired => "expired",
-        ApprovalState::Used => "used",
+        ApprovalState::Used => "approved and made",
         ApprovalState::Withdrawn => "withdrawn",
     }
 }

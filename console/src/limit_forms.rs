@@ -7,7 +7,7 @@ use axum::response::Response;
 use lastword_facts::Code;
 use lastword_facts::fact::Role;
 use lastword_facts::limits::LIMITS;
-use lastword_server::calls::limits;
+use lastword_server::calls::limits as calls;
 use lastword_server::{ApiError, Context};
 use lastword_wire::LimitView;
 use maud::{Markup, html};
@@ -15,9 +15,11 @@ use maud::{Markup, html};
 use super::agent_forms::{amount, units};
 use super::forms::Form;
 use super::frame::ErrorPage;
+use super::limits;
 use super::live::Topic;
 use super::parts::quantity;
 use super::session::Viewer;
+use crate::reads::figures::Reached;
 
 /// The units in which a time is entered, with their milliseconds.
 const TIMES: [(&str, u64); 5] =
@@ -25,8 +27,13 @@ const TIMES: [(&str, u64); 5] =
 /// The name of the field with the unit of a time.
 const UNIT: &str = "unit";
 
-/// Shows the form that changes a limit.
-pub(super) fn form(viewer: &Viewer, limit: &LimitView) -> Markup {
+/// The name of the field with the highest value of last week that the form shows.
+const PEAK: &str = "peak";
+/// The name of the field that confirms a value below it.
+const BELOW: &str = "below";
+
+/// Shows the form that changes a limit, with the highest value that work reached last week.
+pub(super) fn form(viewer: &Viewer, limit: &LimitView, peak: Option<&Reached>) -> Markup {
     let LimitView { name, value, .. } = limit;
     let unit = shown_unit(name, *value);
     html! {
@@ -39,6 +46,11 @@ pub(super) fn form(viewer: &Viewer, limit: &LimitView) -> Markup {
                         @for (word, ms) in TIMES { option value=(ms) selected[ms == unit] { (word) } }
                     } }
                 }
+            }
+            @if let Some(peak) = peak {
+                p.faint { "Highest in the last seven days: " (quantity(name, peak.value)) (limits::reached_by(peak)) ". A lower limit would have held or refused that work." }
+                input type="hidden" name=(PEAK) value=(peak.value);
+                label.check { input type="checkbox" name=(BELOW) value="yes"; " also a limit below that" }
             }
             button type="submit" { "Change" }
         }))
@@ -81,10 +93,21 @@ pub(super) async fn change(
         let unknown = || ApiError::new(Code::Malformed, "That is no unit of a time");
         wanted.insert(name.clone(), in_units(name, text, unit.ok_or_else(unknown)?)?);
     }
+    let peak = fields.get(PEAK).and_then(|peak| peak.parse::<u64>().ok()).unwrap_or_default();
+    let is_below = |value: u64| value > 0 && value < peak && !fields.contains_key(BELOW);
+    let below = wanted.iter().find(|(_, value)| is_below(**value)).map(|(name, _)| name.clone());
+    if let Some(name) = below {
+        let reached = quantity(&name, peak);
+        let words = format!(
+            "Work of the last seven days reached {reached}, so this limit would hold or refuse such work. Tick “also a \
+             limit below that” to set it anyway"
+        );
+        return Err(ApiError::new(Code::Malformed, words).into());
+    }
     if wanted.is_empty() {
         return Err(ApiError::new(Code::Malformed, "This names no limit").into());
     }
-    let before = limits::change(&ctx, viewer.caller, wanted.clone()).await?;
+    let before = calls::change(&ctx, viewer.caller, wanted.clone()).await?;
     if before.is_empty() {
         return Err(ApiError::new(Code::Malformed, "These limits have these values already").into());
     }

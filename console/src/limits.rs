@@ -43,6 +43,7 @@ struct Shown<'a> {
     ctx: &'a Context,
     viewer: &'a Viewer,
     limits: &'a LimitsView,
+    week: &'a Week,
     /// The limit whose form is open.
     changing: Option<&'a str>,
 }
@@ -61,7 +62,7 @@ pub(super) async fn page(
     let week = figures::week(&ctx, viewer.caller).await?;
     let changed = limits.items.iter().filter(|limit| limit.value != limit.default).count() as u64;
     let changing = wanted.get("change").map(String::as_str);
-    let shown = Shown { ctx: &ctx, viewer: &viewer, limits: &limits, changing };
+    let shown = Shown { ctx: &ctx, viewer: &viewer, limits: &limits, week: &week, changing };
     let main = html! {
         (heading("Limits", &html! { span.faint { (plural(changed, "limit differs", "limits differ")) " from the default" } }))
         p #profile { "Profile " b { (limits.profile) } ", " (set_at(&ctx, "profile")) ". Limits that are set one by one win over it; the values below are in force." }
@@ -125,18 +126,17 @@ impl Shown<'_> {
         let may_change = self.viewer.role == Role::Owner && self.ctx.config.place().is_some();
         html! {
             tr id=[anchors.map(|_| &limit.name)] {
-                th scope="row" { code { (limit.name) } }
+                th scope="row" { (with_code(&limit.meaning)) div.faint { code { (limit.name) } } }
                 td {
                     @if changed { b { (quantity(&limit.name, limit.value)) } } @else { (quantity(&limit.name, limit.value)) }
                     @if changed { div.faint { "default " (quantity(&limit.name, limit.default)) } }
                     @if changed || self.ctx.config.set_at(&limit.name).is_some() { div.faint { (set_at(self.ctx, &limit.name)) } }
-                    @if may_change && is_changing { (limit_forms::form(self.viewer, limit)) }
+                    @if may_change && is_changing { (limit_forms::form(self.viewer, limit, self.week.reached.get(limit.name.as_str()))) }
                     @else if may_change {
                         " " a aria-label={ "Change " (limit.name) } href={ (url("/limits")) "?change=" (limit.name) "#" (limit.name) } { "Change" }
                     }
                 }
                 td.rule-id id=[anchors.filter(|to| to.of_rule).map(|_| &limit.rule)] { (limit.rule) }
-                td { (with_code(&limit.meaning)) }
             }
         }
     }
@@ -146,7 +146,7 @@ fn rows(name: &str, rows: &Markup) -> Markup {
     html! {
         div.table.stacked tabindex="0" role="region" aria-label=(name) {
             table {
-                thead { tr { th scope="col" { "Limit" } th scope="col" { "Value" } th scope="col" { "Rule" } th scope="col" { "What it bounds" } } }
+                thead { tr { th scope="col" { "Limit" } th scope="col" { "Value" } th scope="col" { "Rule" } } }
                 tbody { (rows) }
             }
         }
@@ -179,19 +179,24 @@ fn nearest(limits: &LimitsView, week: &Week) -> Markup {
                 li {
                     span { (capital(limit_words(&limit.name))) " " code.faint { (limit.name) } }
                     (bar_of(&limit.name, reached.value, reached.limit))
-                    span {
-                        @match &reached.by {
-                            Some(ReachedBy::Conversation(reference)) => { "in " (conversation(reference)) }
-                            Some(ReachedBy::Room(name)) => { "in the room " (room(name)) }
-                            Some(ReachedBy::Agent(agent)) => { "by " (name_link(agent)) ", today" }
-                            None => {}
-                        }
-                    }
+                    span { (reached_by(reached)) }
                 }
             }
         }
         @if !all.is_empty() {
             p.faint { "The highest value of each, per UTC day, compared with the limits in force now. Peaks are not recorded for windows, times and sizes; see their refusals instead." }
+        }
+    }
+}
+
+/// Says where a limit was approached.
+pub(super) fn reached_by(reached: &Reached) -> Markup {
+    html! {
+        @match &reached.by {
+            Some(ReachedBy::Conversation(reference)) => { " in " (conversation(reference)) }
+            Some(ReachedBy::Room(name)) => { " in the room " (room(name)) }
+            Some(ReachedBy::Agent(agent)) => { " by " (name_link(agent)) ", today" }
+            None => {}
         }
     }
 }

@@ -173,7 +173,7 @@ pub(super) async fn open(State(ctx): State<Context>, request: Request) -> Result
     let hash = calls::end_of_log(&ctx).await?;
     let moment = Moment::of(&ctx);
     let main = html! {
-        header.heading { h1 { (foreign_line(&reference)) } (standing("waiting for a human", &history.view, false)) }
+        header.heading { h1 { (foreign_line(&reference)) } (standing("waiting for a human", &history.view, history.state)) }
         (head(&history))
         p.faint { "Read-only, as of " (utc(&rfc3339(moment.now))) ". The link expires " (time(&rfc3339(until), moment.now))
             ". What looks like a secret, and most arguments of calls, are left out. Times are in " (zone()) "." }

@@ -1,14 +1,20 @@
 //! The history as recorded: every line, with rule and numbers for refusals.
 
-use lastword_wire::Event;
+use lastword_facts::fact::{Control, Crossing, Decision, EventKind, GrantEnd, Rerun, TurnEnd};
+use lastword_facts::policy::Ruling;
+use lastword_facts::{AnswerStatus, Code};
+use lastword_wire::{Event, Outcome};
 use maud::{Markup, html};
 use serde_json::Value;
 
 use super::layout::Moment;
 use super::markdown;
-use super::parts::{badge, clock_time, conversation, excerpt, foreign_line, money, or_you, quantity, url, zone};
+use super::parts::{
+    badge, clock_time, conversation, done_word, excerpt, foreign_line, money, or_you, quantity, url, zone,
+};
 use super::session::Viewer;
-use super::terms::told_of;
+use super::terms::{told, told_of};
+use super::work::decided;
 use crate::reads::history::{History, HistoryEntry, Wake, Waker};
 
 /// Shows the lines, newest last.
@@ -82,9 +88,54 @@ pub(super) fn data(event: &Event) -> Markup {
     let members = event.data.iter().map(|(name, value)| (name.clone() + unit(name), value));
     html! {
         @for (name, value) in members {
-            @if !is_unknown(&name, value) { span.pair { span.faint { (member(&name)) } " " (excerpt(&words(&name, value), 160)) } " " }
+            @if !is_unknown(&name, value) {
+                @let told = value.as_str().and_then(|word| in_words(&event.kind, &name, word));
+                span.pair { span.faint { (member(&name)) } " " @match told { Some(told) => (told), None => (excerpt(&words(&name, value), 160)) } } " "
+            }
         }
     }
+}
+
+/// Returns what a code word of a record means; `None` for a text or name, which is shown as it is.
+fn in_words(kind: &str, name: &str, word: &str) -> Option<&'static str> {
+    if name == "code" || (name == "why" && kind == EventKind::ScheduleSkipped.word() && word != "still_open") {
+        return Code::from_word(word).map(told);
+    }
+    let words = match (name, word) {
+        ("end", _) if kind == EventKind::GrantClosed.word() => match GrantEnd::from_word(word)? {
+            GrantEnd::Finished => "all its work has ended",
+            GrantEnd::Expired => "its time was over",
+            GrantEnd::Stopped => "its work was stopped",
+        },
+        ("end", _) => match TurnEnd::from_word(word)? {
+            TurnEnd::Finished => "finished",
+            TurnEnd::LeaseLost => "the agent stopped responding",
+            TurnEnd::Withdrawn => "withdrawn",
+        },
+        ("why", "still_open") => "the work of the last time is still open",
+        ("why", _) => match Rerun::from_word(word)? {
+            Rerun::AckTimeout => "not acknowledged in time",
+            Rerun::LeaseLost => "the agent stopped responding",
+            Rerun::Rejected => "declined",
+            Rerun::Partial => "done in part",
+        },
+        ("decision", _) => decided(Decision::from_word(word)?),
+        ("status", _) => AnswerStatus::from_word(word).map(|status| Outcome::of(status, false).label())?,
+        ("control", _) => done_word(Control::from_word(word)?),
+        ("crossing", _) => match Crossing::from_word(word)? {
+            Crossing::Soft => "the first limit: a warning",
+            Crossing::Hard => "the last limit: a hold",
+        },
+        ("ruling", _) => match Ruling::from_word(word)? {
+            Ruling::Ask => "ask a human",
+            Ruling::Allow => "allow without asking",
+            Ruling::Deny => "deny without asking",
+        },
+        ("by", "policy") => "a rule of held calls",
+        ("by", "nobody") => "nobody",
+        _ => return None,
+    };
+    Some(words)
 }
 
 /// Returns whether a member says nothing: a cost of 0 is one that nobody reported, a report is the usual case, and the
@@ -130,6 +181,16 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn code_words_are_told_in_words() {
+        assert_eq!(in_words("grant_closed", "end", "finished"), Some("all its work has ended"));
+        assert_eq!(in_words("turn_closed", "end", "lease_lost"), Some("the agent stopped responding"));
+        assert_eq!(in_words("approval_decided", "decision", "approve"), Some("approved"));
+        assert_eq!(in_words("root_ended", "status", "timed_out"), Some("timed out"));
+        assert_eq!(in_words("refused", "code", "depth_cap"), Some(told(Code::DepthCap)));
+        assert_eq!(in_words("approval_asked", "tool", "end"), None);
+    }
 
     #[test]
     fn values_are_told_in_words_and_in_their_unit() {

@@ -15,19 +15,21 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::agents::name_link;
+use super::conversations::{work_badge, work_word};
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
 use super::parts::{
-    badge, bar, capital, clock, conversation, countdown, encoded, excerpt, foreign_line, is_near, money, number,
-    or_you, plural, running_word, spent, time, tokens, url,
+    bar, capital, clock, conversation, countdown, encoded, excerpt, foreign_line, is_near, money, number, or_you,
+    plural, spent, time, tokens, url,
 };
 use super::session::Viewer;
 use super::terms::told_within;
 use super::{call, decision, incidents, markdown, parts};
 use crate::reads::decisions::{Asked, Decision};
 use crate::reads::history::add_up;
-use crate::reads::now::{self, EndedRequest, Listing, Now, RunningWork, Standing, Today, Wrong};
+use crate::reads::now::{self, EndedRequest, Listing, Now, RunningWork, Today, Wrong};
+use crate::reads::work_state::WorkState;
 
 /// The most decisions in the list; the inbox has all.
 const WAITING_MAX: usize = 8;
@@ -79,7 +81,7 @@ fn tiles(viewer: &Viewer, moment: &Moment, now: &Now) -> Markup {
                 span.faint { @if waiting.count(viewer.role) == 1 { "decision, " } @else { "decisions, " } @match waiting.due { Some(due) => { "the next to expire: " (countdown(due, moment.now)) }, None => "none expires" } }
             }
             a.tile href="#runs" {
-                span { "Open work" } b { (number(now.standings.values().sum())) }
+                span { "Open work" } b { (number(now.states.values().sum())) }
                 span.faint { (open_work(viewer, now)) }
             }
             a.tile.bad[!now.wrong.is_empty()] href="#wrong" {
@@ -109,18 +111,9 @@ fn cost(today: &Today) -> Markup {
 
 /// Says what the number of the tile counts: what each piece of work does, in numbers that add up to it.
 fn open_work(viewer: &Viewer, now: &Now) -> String {
-    let word = |standing| match standing {
-        Standing::Held => "held",
-        Standing::Controlled(running) => running_word(running),
-        Standing::WaitsForHuman => viewer.waiting(),
-        Standing::Working => "running",
-        Standing::Gone => "whose agent isn't connected",
-        Standing::Queued => "queued",
-        Standing::WaitsForAnswers => "waiting for answers",
-    };
     let parts: Vec<String> =
-        now.standings.iter().map(|(standing, count)| format!("{count} {}", word(*standing))).collect();
-    match now.standings.values().sum() {
+        now.states.iter().map(|(state, count)| format!("{count} {}", work_word(viewer.waiting(), *state))).collect();
+    match now.states.values().sum() {
         0 => "no piece of work".to_owned(),
         1 => format!("piece of work: {}", parts.concat()),
         _ => format!("pieces of work: {}", parts.join(", ")),
@@ -216,8 +209,22 @@ fn work(viewer: &Viewer, moment: &Moment, now: &Now) -> Markup {
             ul.lines { @for work in &now.running { (runs(viewer, moment, work)) } }
             @if now.running_more > 0 { p.faint { "and " (now.running_more) " more" } }
             @if !now.paused.is_empty() {
-                p #paused-agents { "Paused or stopped by a human: " @for (index, name) in now.paused.iter().enumerate() { @if index > 0 { ", " } (name_link(name)) } "." }
+                div #paused-agents {
+                    p { "Paused or stopped by a human:" }
+                    ul.lines { @for name in &now.paused { li.steps { (name_link(name)) (resume(viewer, name)) } } }
+                }
             }
+        }
+    }
+}
+
+/// Shows the button that lets a paused or stopped agent go on.
+fn resume(viewer: &Viewer, name: &str) -> Markup {
+    html! {
+        @if viewer.role <= Role::Operator {
+            (viewer.form(&format!("resume-{}", encoded(name)), &format!("/agents/{}/resume", encoded(name)), &html! {
+                button.quiet type="submit" aria-label={ "Resume " (name) } { "Resume" }
+            }))
         }
     }
 }
@@ -227,17 +234,8 @@ fn runs(viewer: &Viewer, moment: &Moment, work: &RunningWork) -> Markup {
         li.work data-row tabindex="-1" {
             p.strong { (conversation(&work.reference)) " " (markdown::line(&work.subject, usize::MAX)) }
             p {
-                @match work.standing {
-                    Standing::Held => { (badge("held")) " " }
-                    Standing::Controlled(running) => { (badge(running_word(running))) " " }
-                    // The names say it.
-                    Standing::WaitsForHuman
-                    | Standing::Working
-                    | Standing::Gone
-                    | Standing::Queued
-                    | Standing::WaitsForAnswers => {}
-                }
-                (who(viewer, work))
+                (work_badge(viewer.waiting(), work.state)) " "
+                (who(work))
                 span.faint { "requested by " (or_you(&work.giver, &viewer.name)) " " (time(&rfc3339(work.since), moment.now)) " · " (spent(work.tokens, work.estimated, work.cost_microusd)) }
             }
             @if let Some(nearest) = work.nearest.as_ref().filter(|nearest| is_near(nearest)) { (bar(nearest)) }
@@ -245,29 +243,24 @@ fn runs(viewer: &Viewer, moment: &Moment, work: &RunningWork) -> Markup {
     }
 }
 
-fn who(viewer: &Viewer, work: &RunningWork) -> Markup {
+/// Names the agents behind what the work does.
+fn who(work: &RunningWork) -> Markup {
     let names = |names: &[String]| {
         html! { @for (index, name) in names.iter().enumerate() { @if index > 0 { ", " } (name_link(name)) } }
     };
-    // What is held or paused lets an open turn end, and nothing follows it.
-    let (one, many) = match work.standing {
-        Standing::Held | Standing::Controlled(_) => (" has an open turn · ", " have open turns · "),
-        Standing::Working | Standing::WaitsForHuman | Standing::Gone | Standing::Queued | Standing::WaitsForAnswers => {
-            (" is working · ", " are working · ")
-        }
+    let has = |agents: &[String], one: &'static str, many: &'static str| {
+        html! { @if !agents.is_empty() { (names(agents)) @if agents.len() == 1 { (one) } @else { (many) } " · " } }
     };
-    html! {
-        @if !work.working.is_empty() { (names(&work.working)) @if work.working.len() == 1 { (one) } @else { (many) } }
-        // One badge a line, for what the line is counted as.
-        @let waits = html! { @if work.standing == Standing::WaitsForHuman { (badge(viewer.waiting())) } @else { (viewer.waiting()) } };
-        @if !work.asking.is_empty() { (names(&work.asking)) " " @if work.asking.len() == 1 { "is " } @else { "are " } (waits) " · " }
-        @else if work.standing == Standing::WaitsForHuman { (waits) " · " }
-        @if !work.working.is_empty() || !work.asking.is_empty() {}
-        @else if work.standing == Standing::Gone {
-            (names(&work.gone)) " " @if work.gone.len() == 1 { "is " } @else { "are " } span.badge.bad { "not connected" } " · "
+    match work.state {
+        // What is held or paused lets an open turn end, and nothing follows it.
+        WorkState::Held | WorkState::Controlled(_) => has(&work.working, " has an open turn", " have open turns"),
+        WorkState::WaitsForHuman => {
+            html! { (has(&work.asking, "", "")) (has(&work.working, " is working", " are working")) }
         }
-        @else if !work.queued.is_empty() { "queued for " (names(&work.queued)) " · " }
-        @else if work.standing == Standing::WaitsForAnswers { "waiting for answers · " }
+        WorkState::Working => has(&work.working, "", ""),
+        WorkState::Gone => has(&work.gone, "", ""),
+        WorkState::Queued => html! { "for " (has(&work.queued, "", "")) },
+        WorkState::WaitsForAnswers => html! {},
     }
 }
 
@@ -313,6 +306,9 @@ fn together(viewer: &Viewer, moment: &Moment, wrong: &Wrong) -> Markup {
             summary {
                 @if let Some(why) = reason {
                     b { (plural(alike.len() as u64 + 1, "request", "requests")) " " (ended_as(*status)) } ": " (markdown::line(why, EXCERPT_CHARS))
+                } @else if agents.len() > 1 {
+                    b { (agents.len()) " agents stopped responding at once" } ": " (foreign_line(&agents.iter().copied().collect::<Vec<_>>().join(", ")))
+                    " · " (plural(alike.len() as u64 + 1, "request", "requests"))
                 } @else {
                     b { (foreign_line(agent)) " stopped responding · " (alike.len() + 1) }
                 }
@@ -364,12 +360,16 @@ fn happened(viewer: &Viewer, moment: &Moment, wrong: &Wrong) -> Markup {
             request,
             id,
             question,
+            call,
             ..
         } => html! {
             p {
                 (name_link(agent)) " " (failed(*status, *cause, *taken)) " " q { (markdown::line(subject, EXCERPT_CHARS)) } " in " (conversation(reference))
                 @if !answer.is_empty() { ": " (markdown::line(answer, EXCERPT_CHARS)) }
                 " " (time(&rfc3339(*at), moment.now))
+                @if let Some((approval, made)) = call {
+                    ". Its approved call " a.id href={ (url("/approvals/")) (approval) } { (approval) } @if *made { " was made." } @else { " was not made." }
+                }
             }
             @if let Some(why) = reason { (parts::reason(&request.to_string(), why)) }
             div.steps {

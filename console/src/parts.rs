@@ -296,7 +296,7 @@ fn relative(at: Time, now: Time) -> String {
 pub(super) fn badge(word: &str) -> Markup {
     let tone = match word {
         "active" | "working" | "connected" | "approve" | "chosen" | "open" | "completed" | "approved" | "answered"
-        | "used" | "settled" => "good",
+        | "approved and made" | "settled" => "good",
         "pending"
         | "paused"
         | "budget used up"

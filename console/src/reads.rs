@@ -11,3 +11,4 @@ pub(crate) mod open_requests;
 pub(crate) mod people;
 pub(crate) mod risk;
 pub(crate) mod spend;
+pub(crate) mod work_state;

@@ -147,24 +147,13 @@ fn twig(showing: &Showing<'_>, node: &TreeNode) -> Markup {
     }
 }
 
-/// Returns the word for a call that was decided so, as its own page has it.
-fn decided(word: &str) -> &str {
-    match word {
-        "approve" | "edit" => "approved",
-        "reject" | "respond" => "rejected",
-        "ignore" => "ignored",
-        "expire" => "expired",
-        other => other,
-    }
-}
-
 /// Shows what happened on the way to an answer.
 fn marked(showing: &Showing<'_>, mark: &Mark, line: &HistoryEntry) -> Markup {
     match &mark.what {
         Happened::Refused => refusal(showing.moment, line),
         Happened::Call(id, tool, settled) => html! {
             li.mark data-row tabindex="-1" {
-                (badge(decided(settled.unwrap_or("pending")))) " call of " code { (foreign_line(tool)) } " "
+                (badge(settled.unwrap_or("pending"))) " call of " code { (foreign_line(tool)) } " "
                 a.id data-open-row href={ (url("/approvals/")) (id) } { (id) }
             }
         },

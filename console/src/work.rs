@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use lastword_facts::fact::{
-    Answer, ApprovalAsked, ApprovalDecided, EndReason, EscalationCause, EscalationOpened, Fact, Part, Refused,
-    Requeued, Rerun, RootStarted, Spend, TurnCharged, TurnClosed, TurnFinished, TurnOpened, WriteRefused,
+    Answer, ApprovalAsked, ApprovalDecided, Decision, EndReason, EscalationCause, EscalationOpened, Fact, Part,
+    Refused, Requeued, Rerun, RootStarted, Spend, TurnCharged, TurnClosed, TurnFinished, TurnOpened, WriteRefused,
 };
 use lastword_facts::ids::{ApprovalId, EscalationId, TaskId, TurnId};
 use lastword_facts::{Message, Seq, Time};
@@ -130,10 +130,12 @@ pub(super) struct Works {
     messages: BTreeMap<u64, TaskId>,
     turns: BTreeMap<TurnId, (TaskId, usize)>,
     calls: BTreeMap<ApprovalId, WaitPlace>,
+    decided: BTreeMap<ApprovalId, WaitPlace>,
     questions: BTreeMap<EscalationId, WaitPlace>,
 }
 
 /// Where the work on a task notes a wait for a human, and the mark of what it waits for.
+#[derive(Clone, Copy)]
 struct WaitPlace {
     task: TaskId,
     wait: usize,
@@ -198,9 +200,15 @@ impl Works {
                 self.calls.extend(place.map(|place| (*approval, place)));
             }
             Fact::ApprovalDecided(ApprovalDecided { approval, decision, by, .. }) => {
-                let word = if by.is_some() { decision.word() } else { "expired" };
+                let word = if by.is_some() { decided(*decision) } else { "expired" };
                 if let Some(place) = self.calls.remove(approval) {
                     self.settle(place, at, word);
+                    self.decided.insert(*approval, place);
+                }
+            }
+            Fact::ApprovalUsed { approval } => {
+                if let Some(place) = self.decided.remove(approval) {
+                    self.settle(place, at, MADE);
                 }
             }
             Fact::EscalationOpened(EscalationOpened { escalation, task: Some(task), cause, body, .. }) => {
@@ -296,6 +304,19 @@ impl Works {
             Some(Happened::Call(_, _, settled) | Happened::Question(_, _, settled)) => *settled = Some(word),
             Some(Happened::Refused) | None => {}
         }
+    }
+}
+
+/// The words for an approved call that its agent made.
+const MADE: &str = "approved and made";
+
+/// Returns the word for a call that was decided so, as its own page has it.
+pub(super) const fn decided(decision: Decision) -> &'static str {
+    match decision {
+        Decision::Approve | Decision::Edit => "approved",
+        Decision::Reject | Decision::Respond => "rejected",
+        Decision::Ignore => "ignored",
+        Decision::Expire => "expired",
     }
 }
 

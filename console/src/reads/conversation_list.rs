@@ -6,7 +6,7 @@ use lastword_broker::Live;
 use lastword_core::State;
 use lastword_core::state::Conversation;
 use lastword_facts::Seq;
-use lastword_facts::ids::ConvId;
+use lastword_facts::ids::{ConvId, TaskId};
 use lastword_server::calls::audit::{self, AuditParams};
 use lastword_server::calls::read_model::ask_fresh;
 use lastword_server::calls::{Caller, subjects};
@@ -16,6 +16,7 @@ use lastword_wire::{ConversationStatus, ConversationView, FieldError, Outcome};
 use serde::Deserialize;
 
 use super::history;
+use super::work_state::{ConversationState, WorkState, asking};
 
 /// Conversations per page of the list.
 const PAGE: usize = audit::PAGE_DEFAULT;
@@ -38,7 +39,8 @@ pub(crate) struct ListParams {
     /// The type of one of its messages.
     #[serde(rename = "type", default)]
     pub(crate) kind: String,
-    /// Its status: `active`, `idle`, `paused`, `stopped` or `latched`; or its outcome, such as `timed_out`.
+    /// Its status: `active`, `idle`, `paused`, `stopped` or `held`; what its open work does, such as `waiting`; or its
+    /// outcome, such as `timed_out`.
     #[serde(default)]
     pub(crate) state: String,
     /// Words in one of its messages.
@@ -69,8 +71,8 @@ pub(crate) struct ListedConversation {
     pub(crate) messages: u64,
     /// The open requests in it and the conversations below it.
     pub(crate) open_tasks: u64,
-    /// Whether work in one of them waits for a human.
-    pub(crate) human_waits: bool,
+    /// What it does, with the work in those below it.
+    pub(crate) state: ConversationState,
     /// The messages and writes that were refused in them.
     pub(crate) refused: u64,
     /// What the turns of all of them spent.
@@ -98,9 +100,8 @@ pub(crate) async fn list(ctx: &Context, caller: Caller, params: ListParams) -> R
     if !params.asks_for_messages() {
         let folded = !wanted.limits();
         let look = move |live: &Live<'_>| {
-            let state = live.state;
-            let (found, next) = if folded { families(state, before) } else { by_attention(state, &wanted, before) };
-            (counted(state, found), next)
+            let (found, next) = if folded { families(live.state, before) } else { by_attention(live, &wanted, before) };
+            (counted(live, found), next)
         };
         let (found, next) = ctx.handle.query(look).await?;
         return Ok(Listed { items: filled(ctx, found).await?, next });
@@ -111,7 +112,8 @@ pub(crate) async fn list(ctx: &Context, caller: Caller, params: ListParams) -> R
     let limited = wanted.limits();
     let candidates = move |live: &Live<'_>| -> Option<Vec<ConvId>> {
         let all = live.state.conversations.range(..);
-        limited.then(|| all.filter(|(_, conv)| wanted.admits(live.state, conv)).map(|(id, _)| id).collect())
+        let asking = asking(live.state);
+        limited.then(|| all.filter(|(_, conv)| wanted.admits(live, conv, &asking)).map(|(id, _)| id).collect())
     };
     let convs = ctx.handle.query(candidates).await?;
     let before = before.map(|place| Seq(place.at));
@@ -125,7 +127,7 @@ pub(crate) async fn list(ctx: &Context, caller: Caller, params: ListParams) -> R
         .map(|(conv, seq)| ListPlace { attention: Attention::None, at: seq.0, conv: *conv }.cursor());
     let look = move |live: &Live<'_>| -> Vec<Family> {
         let known = found.iter().filter_map(|(id, _)| Some((*id, live.state.conversations.get(id)?)));
-        counted(live.state, known.map(|(id, conv)| Family::alone(live.state, id, conv)).collect())
+        counted(live, known.map(|(id, conv)| Family::alone(live.state, id, conv)).collect())
     };
     let found = ctx.handle.query(look).await?;
     Ok(Listed { items: filled(ctx, found).await?, next })
@@ -137,7 +139,7 @@ struct Family {
     view: ConversationView,
     messages: u64,
     open_tasks: u64,
-    human_waits: bool,
+    state: ConversationState,
     /// The conversation itself, and all below it.
     all: Vec<ConvId>,
     /// The newest of those that are folded into it.
@@ -150,28 +152,31 @@ impl Family {
     fn alone(state: &State, id: ConvId, conv: &Conversation) -> Self {
         let view = views::listed(state, conv);
         let (all, below) = (Vec::new(), Vec::new());
-        Self { id, view, messages: 0, open_tasks: 0, human_waits: false, all, below, below_more: 0 }
+        Self { id, view, messages: 0, open_tasks: 0, state: ConversationState::Ended(None), all, below, below_more: 0 }
     }
 
-    fn count(&mut self, state: &State, lineages: &mut BTreeMap<ConvId, Vec<ConvId>>) {
+    fn count(&mut self, live: &Live<'_>, asking: &BTreeSet<TaskId>, lineages: &mut BTreeMap<ConvId, Vec<ConvId>>) {
+        let state = live.state;
         self.all = lineages.remove(&self.id).unwrap_or_default();
+        if let Some(conv) = state.conversations.get(&self.id) {
+            self.state = ConversationState::of(live, conv, &self.all, asking);
+        }
         for conv in self.all.iter().filter_map(|conv| state.conversations.get(conv)) {
             self.messages += conv.messages;
             self.open_tasks += conv.open_tasks.len() as u64;
-            self.human_waits |= views::waits_for_human(state, conv);
         }
         for below in &mut self.below {
-            below.count(state, lineages);
+            below.count(live, asking, lineages);
         }
     }
 }
 
 /// Counts what is in each conversation and in those below it, as the conversation's own page does.
-fn counted(state: &State, mut found: Vec<Family>) -> Vec<Family> {
+fn counted(live: &Live<'_>, mut found: Vec<Family>) -> Vec<Family> {
     let shown = found.iter().flat_map(|one| std::iter::once(one.id).chain(one.below.iter().map(|below| below.id)));
-    let mut lineages = lineages(state, &shown.collect());
+    let (mut lineages, asking) = (lineages(live.state, &shown.collect()), asking(live.state));
     for family in &mut found {
-        family.count(state, &mut lineages);
+        family.count(live, &asking, &mut lineages);
     }
     found
 }
@@ -221,7 +226,7 @@ fn listed(family: Family, subjects: &mut BTreeMap<ConvId, String>, sums: &Sums) 
         below_more: family.below_more,
         below: family.below.into_iter().map(|one| listed(one, subjects, sums)).collect(),
         view: family.view,
-        human_waits: family.human_waits,
+        state: family.state,
         messages: family.messages,
         open_tasks: family.open_tasks,
     }
@@ -342,31 +347,47 @@ struct Wanted {
     state: Option<WantedState>,
 }
 
-/// A status, or the outcome of a conversation that ended.
+/// A status, what open work does, or the outcome of a conversation that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WantedState {
     Status(ConversationStatus),
+    Work(WorkState),
     Ended(Outcome),
 }
 
+/// What open work does, as the filter names it.
+pub(crate) const WORK_FILTERS: [(&str, WorkState); 5] = [
+    ("waiting", WorkState::WaitsForHuman),
+    ("working", WorkState::Working),
+    ("not_connected", WorkState::Gone),
+    ("queued", WorkState::Queued),
+    ("waiting_for_answers", WorkState::WaitsForAnswers),
+];
+
 impl WantedState {
     fn parse(word: &str) -> Result<Self, FieldError> {
-        let status = ConversationStatus::ALL.into_iter().find(|status| status.word() == word).map(Self::Status);
-        status.or_else(|| Outcome::from_word(word).map(Self::Ended)).ok_or_else(|| {
-            let words = ConversationStatus::ALL.map(ConversationStatus::word);
+        // A human reads `held`, and programs `latched`.
+        let is_named = |status: &ConversationStatus| [status.word(), status.label()].contains(&word);
+        let status = ConversationStatus::ALL.into_iter().find(is_named).map(Self::Status);
+        let work = || WORK_FILTERS.into_iter().find(|(name, _)| *name == word).map(|(_, state)| Self::Work(state));
+        status.or_else(work).or_else(|| Outcome::from_word(word).map(Self::Ended)).ok_or_else(|| {
+            let words = ConversationStatus::ALL.map(ConversationStatus::label);
+            let work = WORK_FILTERS.map(|(name, _)| name);
             let outcomes = Outcome::ALL.iter().map(|outcome| outcome.word()).filter(|word| !words.contains(word));
-            let words = words.into_iter().chain(outcomes).collect::<Vec<_>>().join(", ");
+            let words = words.into_iter().chain(work).chain(outcomes).collect::<Vec<_>>().join(", ");
             FieldError::new("state", format!("{word:?} is none of {words}"))
         })
     }
 
-    fn admits(self, state: &State, conv: &Conversation) -> bool {
+    fn admits(self, live: &Live<'_>, conv: &Conversation, asking: &BTreeSet<TaskId>) -> bool {
+        let state = live.state;
         let status = views::standing(state, conv);
         let ended = || views::outcome(state, conv).filter(|_| status == ConversationStatus::Idle);
         match self {
             // The work in it was stopped, or the conversation itself.
             Self::Status(ConversationStatus::Stopped) if ended() == Some(Outcome::Stopped) => true,
             Self::Status(wanted) => status == wanted,
+            Self::Work(wanted) => ConversationState::of(live, conv, &[], asking) == ConversationState::Open(wanted),
             Self::Ended(wanted) => ended() == Some(wanted),
         }
     }
@@ -382,20 +403,21 @@ impl Wanted {
         !self.reference.is_empty() || self.state.is_some()
     }
 
-    fn admits(&self, state: &State, conv: &Conversation) -> bool {
+    fn admits(&self, live: &Live<'_>, conv: &Conversation, asking: &BTreeSet<TaskId>) -> bool {
         let named = self.reference.is_empty() || conv.reference.as_str().to_ascii_lowercase().contains(&self.reference);
-        named && self.state.is_none_or(|wanted| wanted.admits(state, conv))
+        named && self.state.is_none_or(|wanted| wanted.admits(live, conv, asking))
     }
 }
 
 /// Returns one page of single conversations. Keeps no more than a page while scanning, to hold up the broker as little as
 /// possible.
-fn by_attention(state: &State, wanted: &Wanted, before: Option<ListPlace>) -> (Vec<Family>, Option<String>) {
+fn by_attention(live: &Live<'_>, wanted: &Wanted, before: Option<ListPlace>) -> (Vec<Family>, Option<String>) {
+    let (state, asking) = (live.state, asking(live.state));
     let mut page = std::collections::BinaryHeap::with_capacity(PAGE + 2);
     for (id, conv) in state.conversations.range(..) {
         let place = ListPlace::of(state, id, conv);
         let worse = page.len() > PAGE && page.peek().is_some_and(|std::cmp::Reverse(least)| place < *least);
-        if worse || before.is_some_and(|before| place >= before) || !wanted.admits(state, conv) {
+        if worse || before.is_some_and(|before| place >= before) || !wanted.admits(live, conv, &asking) {
             continue;
         }
         page.push(std::cmp::Reverse(place));

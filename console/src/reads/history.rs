@@ -17,6 +17,7 @@ use lastword_wire::{ConversationView, Event, LiftStep, Problem};
 
 use super::decisions::{self, RequestLink, Waiting};
 use super::open_requests::{self, OpenRequest};
+use super::work_state::{ConversationState, asking};
 
 /// The most entries behind a page that are read for how its requests went on.
 const AHEAD_MAX: usize = 1_000;
@@ -101,6 +102,8 @@ pub(crate) struct History {
     pub(crate) conv: ConvId,
     /// Its limits and status.
     pub(crate) view: ConversationView,
+    /// What it does, with the work in its descendants.
+    pub(crate) state: ConversationState,
     /// The events of the page, oldest first, and those behind it that tell how its requests went on.
     pub(crate) lines: Vec<HistoryEntry>,
     /// The number of events of the page.
@@ -151,8 +154,9 @@ pub(crate) async fn of(ctx: &Context, caller: Caller, reference: &str, asked: Pa
         let humans = live.state.live_by_name().into_iter();
         let humans = humans.filter(|id| live.state.agent(*id).is_some_and(Agent::is_human));
         let starters: Vec<AgentId> = humans.chain([known.opener]).collect();
+        let state = ConversationState::of(live, known, &convs, &asking(live.state));
         Some((
-            views::conversation(&here.traces, here.handle.signer(), live.state, conv, known),
+            (views::conversation(&here.traces, here.handle.signer(), live.state, conv, known), state),
             convs,
             counts,
             names,
@@ -160,7 +164,8 @@ pub(crate) async fn of(ctx: &Context, caller: Caller, reference: &str, asked: Pa
         ))
     };
     let found = ctx.handle.query(look).await?;
-    let (view, convs, (messages, open_tasks), names, starters) = found.ok_or_else(|| ApiError::unknown(reference))?;
+    let ((view, state), convs, (messages, open_tasks), names, starters) =
+        found.ok_or_else(|| ApiError::unknown(reference))?;
     let waiting = decisions::in_conversations(ctx, caller, convs.clone()).await?;
     let subject = subjects::of(ctx, vec![conv]).await?.remove(&conv).unwrap_or_default();
     let below = convs.clone();
@@ -197,6 +202,7 @@ pub(crate) async fn of(ctx: &Context, caller: Caller, reference: &str, asked: Pa
         waiting,
         conv,
         view,
+        state,
         lines,
         shown,
         is_cut,

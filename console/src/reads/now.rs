@@ -5,12 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lastword_broker::Live;
 use lastword_core::State;
-use lastword_core::state::{Escalation, Grant, Phase, Task};
+use lastword_core::state::{Approval, Escalation, Grant, Phase, Task};
 use lastword_facts::fact::{EndReason, EscalationCause, Spend};
-use lastword_facts::ids::{AgentId, DAY_MS, EscalationId, GrantId, TaskId};
-use lastword_facts::status::ApprovalState;
-use lastword_facts::status::EscalationState;
-use lastword_facts::status::Running;
+use lastword_facts::ids::{AgentId, ApprovalId, DAY_MS, EscalationId, GrantId, TaskId};
+use lastword_facts::status::{ApprovalState, EscalationState, Running};
 use lastword_facts::{AnswerStatus, Seq, Time};
 use lastword_server::calls::Caller;
 use lastword_server::calls::read_model::ask_fresh;
@@ -21,6 +19,7 @@ use lastword_wire::Distance;
 use serde::Deserialize;
 
 use super::decisions::{self, Waiting};
+use super::work_state::{WorkState, asking, is_away, is_stuck, works};
 
 /// The most lines in a list.
 const LINES_MAX: usize = 12;
@@ -42,7 +41,7 @@ pub(crate) struct Now {
     /// The number of open grants that aren't listed.
     pub(crate) running_more: usize,
     /// How many open grants do what.
-    pub(crate) standings: BTreeMap<Standing, u64>,
+    pub(crate) states: BTreeMap<WorkState, u64>,
     /// What ended without its result until a human dismisses it or asks again, and agents that rest or are away. What a limit
     /// holds is among the decisions.
     pub(crate) wrong: Vec<Wrong>,
@@ -52,25 +51,6 @@ pub(crate) struct Now {
     pub(crate) refused: u64,
     /// The spending since midnight UTC.
     pub(crate) today: Today,
-}
-
-/// What an open grant does, in the order of what a human should see first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Standing {
-    /// A limit holds it.
-    Held,
-    /// A human paused or stopped its conversation, or the workspace.
-    Controlled(Running),
-    /// A task in it waits for a human; others may go on.
-    WaitsForHuman,
-    /// An agent has an open turn in it, and no task waits for a human.
-    Working,
-    /// The agents that could go on aren't connected.
-    Gone,
-    /// No agent works; a request is queued.
-    Queued,
-    /// No agent works; its tasks wait for answers.
-    WaitsForAnswers,
 }
 
 /// The work of one open grant.
@@ -92,7 +72,7 @@ pub(crate) struct RunningWork {
     /// The names of the agents that could go on and aren't connected.
     pub(crate) gone: Vec<String>,
     /// What it does.
-    pub(crate) standing: Standing,
+    pub(crate) state: WorkState,
     /// The tokens charged to it.
     pub(crate) tokens: u64,
     /// Whether the tokens are estimated, at least in part.
@@ -131,7 +111,10 @@ pub(crate) enum Wrong {
         id: String,
         /// The open question about it, which a human dismisses with it.
         question: Option<EscalationId>,
-        /// The others to which the same agent stopped responding, or which ended with the same reason, newest first.
+        /// Its last approved call, and whether its agent made it.
+        call: Option<(ApprovalId, bool)>,
+        /// The others to which the same agent or others at the same time stopped responding, or which ended with the same
+        /// reason, newest first.
         alike: Vec<EndedRequest>,
     },
     /// An agent that neither is connected nor polls and has no open turn, while requests are queued for it.
@@ -167,7 +150,7 @@ struct Look {
     unread: usize,
     running: Vec<(Option<Seq>, RunningWork)>,
     more: usize,
-    standings: BTreeMap<Standing, u64>,
+    states: BTreeMap<WorkState, u64>,
     ended: Vec<EndedRequest>,
     people: Vec<Wrong>,
     today: Today,
@@ -193,6 +176,7 @@ pub(crate) struct EndedRequest {
     answer: Option<Seq>,
     /// The open question about it.
     pub(crate) question: Option<EscalationId>,
+    call: Option<(ApprovalId, bool)>,
     alike: Vec<Self>,
 }
 
@@ -226,6 +210,28 @@ fn by_reason(ended: Vec<EndedRequest>, endings: &BTreeMap<Seq, Ending>) -> Vec<E
         let same = |group: &&mut EndedRequest| group.status == one.status && !group.is_silent() && reason(group) == why;
         match groups.iter_mut().find(same).filter(|_| why.is_some()) {
             Some(group) => group.alike.push(one),
+            None => groups.push(one),
+        }
+    }
+    groups
+}
+
+/// The time within which agents stop responding at once, as when their machine or the server stops, in ms.
+const AT_ONCE_MS: u64 = 10_000;
+
+/// Puts the requests together to which several agents stopped responding at once, in the place of the newest.
+fn at_once(ended: Vec<EndedRequest>, endings: &BTreeMap<Seq, Ending>) -> Vec<EndedRequest> {
+    let mut groups: Vec<EndedRequest> = Vec::new();
+    for mut one in ended {
+        let at = ended_at(endings, &one).0;
+        let near = |group: &&mut EndedRequest| {
+            group.is_silent() && group.cause == one.cause && ended_at(endings, group).0.abs_diff(at) <= AT_ONCE_MS
+        };
+        match groups.iter_mut().find(near).filter(|_| one.is_silent()) {
+            Some(group) => {
+                let alike = std::mem::take(&mut one.alike);
+                group.alike.extend(std::iter::once(one).chain(alike));
+            }
             None => groups.push(one),
         }
     }
@@ -272,7 +278,7 @@ pub(crate) async fn now(ctx: &Context, caller: Caller, listing: Listing) -> Resu
     let answers = look.ended.iter().flat_map(|ended| std::iter::once(ended).chain(&ended.alike));
     let mut endings = subjects::endings(ctx, answers.filter_map(|one| one.answer).collect()).await?;
     let line = |seq: Option<Seq>| seq.and_then(|seq| texts.get(&seq)).map(|text| subjects::first_line(text));
-    look.ended = by_reason(look.ended, &endings);
+    look.ended = at_once(by_reason(look.ended, &endings), &endings);
     let subject = |(seq, work)| RunningWork { subject: line(seq).unwrap_or_default(), ..work };
     let running = look.running.into_iter().map(subject).collect();
     wrong.extend(look.ended.into_iter().map(|ended| {
@@ -294,6 +300,7 @@ pub(crate) async fn now(ctx: &Context, caller: Caller, listing: Listing) -> Resu
             request: ended.request,
             id: ended.id,
             question: ended.question,
+            call: ended.call,
         }
     }));
     // The agents heard of these and went on. What came of it is above.
@@ -304,7 +311,7 @@ pub(crate) async fn now(ctx: &Context, caller: Caller, listing: Listing) -> Resu
         unread: look.unread,
         running,
         running_more: look.more,
-        standings: look.standings,
+        states: look.states,
         wrong,
         wrong_all,
         refused,
@@ -327,23 +334,15 @@ fn look(live: &Live<'_>, human: AgentId) -> Look {
     let asking = asking(state);
     let running =
         newest.iter().filter_map(|(_, id)| Some(running(live, *id, state.grants.get(id)?, &asking))).collect();
-    let mut standings = BTreeMap::new();
+    let mut states = BTreeMap::new();
     for (id, grant) in open() {
-        *standings.entry(standing(live, grant, &tasks(state, id), &asking)).or_default() += 1;
+        *states.entry(work_state(live, grant, &tasks(state, id), &asking)).or_default() += 1;
     }
     let unread = decisions::unread(state, human).len();
     let of_agents = state.live_by_name().into_iter().filter_map(|id| state.agent(id)).filter(|agent| !agent.is_human());
     let paused =
         of_agents.filter(|agent| agent.running != Running::Active).map(|agent| agent.name().to_owned()).collect();
-    Look { paused, unread, running, more, standings, ended: ended(state), people: people(live), today: today(live) }
-}
-
-/// Returns the tasks with a call or a question that a human hasn't decided.
-pub(super) fn asking(state: &State) -> BTreeSet<TaskId> {
-    let calls = state.approvals.iter().filter(|(_, call)| call.state == ApprovalState::Pending);
-    let asked = state.escalations.iter().filter(|(_, asked)| asked.state == EscalationState::Open);
-    let asked = asked.filter(|(_, asked)| asked.cause != EscalationCause::TimedOut).map(|(_, asked)| asked.task);
-    calls.map(|(_, call)| call.task).chain(asked).flatten().collect()
+    Look { paused, unread, running, more, states, ended: ended(state), people: people(live), today: today(live) }
 }
 
 /// Returns the open tasks of a grant.
@@ -351,37 +350,19 @@ fn tasks(state: &State, grant: GrantId) -> Vec<(TaskId, &Task)> {
     state.open_tasks_of(grant).filter_map(|task| Some((task, state.tasks.get(&task)?))).collect()
 }
 
-/// Returns whether a task has an open turn and waits for no human.
-fn works(id: TaskId, task: &Task, asking: &BTreeSet<TaskId>) -> bool {
-    matches!(task.phase, Phase::Open(_)) && !asking.contains(&id)
-}
-
-/// Returns whether a task could only go on with its agent, which isn't there.
-fn is_stuck(live: &Live<'_>, task: &Task) -> bool {
-    task.children.is_empty() && is_gone(live, task.agent)
-}
-
-fn standing(live: &Live<'_>, grant: &Grant, tasks: &[(TaskId, &Task)], asking: &BTreeSet<TaskId>) -> Standing {
+fn work_state(live: &Live<'_>, grant: &Grant, tasks: &[(TaskId, &Task)], asking: &BTreeSet<TaskId>) -> WorkState {
     let state = live.state;
     let conv = state.conversations.get(&grant.conv);
     let paused = Some(state.running).filter(|running| *running != Running::Active);
     let running = paused.or(conv.map(|conv| conv.running)).unwrap_or(Running::Active);
     if grant.latched.is_some() || conv.is_some_and(|conv| conv.latched) {
-        Standing::Held
+        WorkState::Held
     } else if running != Running::Active {
-        Standing::Controlled(running)
-    } else if grant.human_waits > 0 || tasks.iter().any(|(id, _)| asking.contains(id)) {
-        Standing::WaitsForHuman
-    } else if tasks.iter().any(|(id, task)| works(*id, task, asking)) {
-        Standing::Working
-    } else if tasks.iter().any(|(_, task)| is_stuck(live, task))
-        && tasks.iter().all(|(_, task)| !task.children.is_empty() || is_stuck(live, task))
-    {
-        Standing::Gone
-    } else if tasks.iter().any(|(_, task)| task.phase == Phase::Queued) {
-        Standing::Queued
+        WorkState::Controlled(running)
+    } else if grant.human_waits > 0 {
+        WorkState::WaitsForHuman
     } else {
-        Standing::WaitsForAnswers
+        WorkState::of(live, tasks, asking)
     }
 }
 
@@ -405,7 +386,7 @@ fn running(live: &Live<'_>, id: GrantId, grant: &Grant, asking: &BTreeSet<TaskId
         asking: names(&|(id, _)| asking.contains(id)),
         queued: names(&|(_, task)| task.phase == Phase::Queued),
         gone: names(&|(_, task)| is_stuck(live, task)),
-        standing: standing(live, grant, &tasks, asking),
+        state: work_state(live, grant, &tasks, asking),
         tokens: grant.spend.tokens,
         estimated: grant.estimated,
         cost_microusd: grant.spend.cost_microusd,
@@ -421,6 +402,8 @@ fn ended(state: &State) -> Vec<EndedRequest> {
     let questions = state.escalations.iter().filter(|(_, asked)| open(asked));
     let questions: BTreeMap<TaskId, EscalationId> =
         questions.filter_map(|(id, asked)| Some((asked.task?, *id))).collect();
+    let calls: BTreeMap<TaskId, (ApprovalId, bool)> =
+        state.approvals.iter().filter_map(|(id, call)| approved(*id, call)).collect();
     let all: BTreeSet<TaskId> = state.failed.iter().chain(questions.keys()).copied().collect();
     let bad = all.iter().rev().filter_map(|id| {
         let task = state.tasks.get(id)?;
@@ -436,11 +419,18 @@ fn ended(state: &State) -> Vec<EndedRequest> {
             request: request.message,
             answer: request.answer.get(),
             question: questions.get(id).copied(),
+            call: calls.get(id).copied(),
             subject: None,
             alike: Vec::new(),
         })
     });
     bad.collect()
+}
+
+/// Returns the task of an approved call, and whether its agent made it.
+fn approved(id: ApprovalId, call: &Approval) -> Option<(TaskId, (ApprovalId, bool))> {
+    let made = call.state == ApprovalState::Used;
+    Some((call.task.filter(|_| made || call.state == ApprovalState::Approved)?, (id, made)))
 }
 
 /// Returns the agents that rest, and those that are away while requests wait for them.
@@ -462,16 +452,6 @@ fn people(live: &Live<'_>) -> Vec<Wrong> {
         (queued > 0 && agent.turns.is_empty() && away).then_some(Wrong::Away { agent: name, unavailable, queued })
     };
     state.live_by_name().into_iter().filter_map(one).collect()
-}
-
-/// Returns whether nothing can go on: the agent has no open turn, and neither is connected nor polls.
-pub(super) fn is_gone(live: &Live<'_>, agent: AgentId) -> bool {
-    live.state.agent(agent).is_some_and(|known| !known.is_human() && known.turns.is_empty()) && is_away(live, agent)
-}
-
-/// Returns whether an agent neither is connected nor polls.
-pub(super) fn is_away(live: &Live<'_>, agent: AgentId) -> bool {
-    !live.is_attached(agent) && views::polled_at(live, agent).is_none()
 }
 
 fn today(live: &Live<'_>) -> Today {

@@ -12,7 +12,7 @@ use lastword_server::views::{self, Shown};
 use lastword_server::{ApiError, Context};
 use lastword_store::{Cursor, Filter};
 
-use super::now::{asking, is_gone};
+use super::work_state::{asking, is_gone};
 
 /// The most requests in the list.
 const REQUESTS_MAX: usize = 50;

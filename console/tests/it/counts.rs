@@ -72,7 +72,7 @@ async fn the_pieces_of_open_work_are_counted_by_what_they_do_and_add_up_to_the_b
     // An agent that is paused asks all the same.
     world.post("operator", "/v1/agents/hive/pause", json!({})).await.is(204);
     let now = Browser::as_human(&world, "anna").await.get("/").await.is(200);
-    assert_eq!(number(&now, "pieces of work: 2 waiting for you, 1 running, 1 queued"), 4);
+    assert_eq!(number(&now, "pieces of work: 2 waiting for you, 1 working, 1 queued"), 4);
     assert_eq!(now.text.matches("<span class=\"badge warn\">waiting for you</span>").count(), 2, "{}", now.text);
 }
 
@@ -117,7 +117,51 @@ async fn what_agents_do_has_the_same_numbers_on_each_page_also_while_the_workspa
     browser.post("/workspace/pause", &[]).await.is(200);
     browser.get("/agents").await.is(200).has("no agent is working, 2 held, 1 paused");
     let now = plain(&browser.get("/").await.is(200).text);
-    assert!(now.contains("reader has an open turn") && !now.contains("is working ·  requested"), "{now}");
+    assert!(now.contains("paused reader has an open turn") && !now.contains("working"), "{now}");
+    // Its conversation has the same word in the list and on its page, and nothing is said to work.
+    let list =
+        browser.get("/conversations?state=paused").await.is(200).has("ASK-1</a> <span class=\"badge warn\">paused");
+    list.lacks("BIG-1</a>");
+    let page = browser.get("/conversations/ASK-1").await.is(200).has("badge warn\">paused</span>");
+    page.has("has an open turn").has("open turn</span>").lacks("is working").lacks(">working<");
+    browser.get("/agents/reader").await.is(200).has("badge warn\">paused</span>");
+}
+
+#[tokio::test]
+async fn work_has_the_same_word_in_the_list_on_its_page_and_on_the_front_page_and_a_filter_for_it() {
+    let world = World::with(&["kilo", "hive", "mike"]).await;
+    for (who, work) in [("kilo", "ASKS-1"), ("mike", "WORKS-1")] {
+        world.send("operator", who, work, "job").await.is(201);
+        world.take(who).await;
+    }
+    world.post("kilo", "/v1/approvals", json!({"tool": "Bash", "arguments": {"command": "ls"}})).await.is(201);
+    world.send("operator", "hive", "GONE-1", "job").await.is(201);
+    let browser = Browser::signed_in(&world).await;
+    let all = [
+        ("ASKS-1", "waiting for you", "waiting", "warn"),
+        ("WORKS-1", "working", "working", "good"),
+        ("GONE-1", "not connected", "not_connected", "bad"),
+    ];
+    let now = browser.get("/").await.is(200).has("1 waiting for you, 1 working, 1 not connected");
+    for (work, word, filter, tone) in all {
+        let badge = format!("<span class=\"badge {tone}\">{word}</span>");
+        let (_, line) = now
+            .text
+            .split_once(&format!("<p class=\"strong\"><a class=\"ref\" href=\"/conversations/{work}\""))
+            .unwrap();
+        assert!(line.split_once("</li>").unwrap().0.contains(&badge), "{work}: {line}");
+        let list =
+            browser.get(&format!("/conversations?state={filter}")).await.is(200).has(&format!("{work}</a> {badge}"));
+        for (other, ..) in all.iter().filter(|(other, ..)| *other != work) {
+            assert!(!list.text.contains(&format!("{other}</a>")), "{other} in {filter}");
+        }
+        browser.get(&format!("/conversations/{work}")).await.is(200).has(&format!("{work}</h1>{badge}"));
+    }
+    // A human's word for a hold is a filter as well as the programs' one.
+    for word in ["held", "latched", "ended", "idle"] {
+        browser.get(&format!("/conversations?state={word}")).await.is(200);
+    }
+    browser.get("/conversations?state=sleepy").await.is(400).has("is none of held, active, ").has("not_connected");
 }
 
 #[tokio::test]

@@ -84,7 +84,7 @@ async fn what_a_human_stopped_or_cancelled_is_not_said_to_be_undecided_or_pendin
     let view = world.get("operator", &format!("/v1/approvals/{held}")).await.is(200);
     assert_eq!((&view["state"], &view["ended"]), (&json!("withdrawn"), &json!("stopped")));
     let page = browser.get(&format!("/approvals/{held}")).await.is(200);
-    page.has("The call was denied: a human stopped its work.").has(">withdrawn<").lacks("decided in time");
+    page.has("The call was withdrawn: its work was stopped.").has(">withdrawn<").lacks("decided in time");
     let tree = browser.get("/conversations/SHOP-1").await.is(200);
     tree.has("badge plain\">withdrawn").lacks("badge warn\">pending").lacks(">finished<");
     browser.get(&format!("/questions/{}", id(&question, "id"))).await.is(200).has("It was withdrawn: its task ended.");

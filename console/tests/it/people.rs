@@ -225,6 +225,21 @@ impl EditableConfig for ConfigOfLimits {
 }
 
 #[tokio::test]
+async fn a_limit_below_what_last_week_reached_is_set_only_where_its_owner_says_so() {
+    let config = Arc::new(ConfigOfLimits::default());
+    let world = World::set(&["kilo"], |settings| settings.settings.config = Some(config)).await;
+    world.send("operator", "kilo", "TWO-1", "job").await.is(201);
+    let browser = Browser::signed_in(&world).await;
+    let page = browser.until("/limits?change=grant_messages_max", |text| text.contains("name=\"peak\"")).await;
+    page.has("Highest in the last seven days: 2 in ").has("href=\"/conversations/TWO-1\"").has("name=\"below\"");
+    let seen = [("grant_messages_max", "1"), ("peak", "2")];
+    browser.post("/limits", &seen).await.is(400).has("reached 2, so this limit would hold or refuse such work");
+    let sure = [("grant_messages_max", "1"), ("peak", "2"), ("below", "yes")];
+    browser.post("/limits", &sure).await.is(200).has("grant_messages_max</code> is 1 now, after 64");
+    browser.post("/limits", &[("grant_messages_max", "5"), ("peak", "2")]).await.is(200).has("is 5 now, after 1");
+}
+
+#[tokio::test]
 async fn an_owner_changes_limits_of_the_workspace_and_they_hold_at_once() {
     let file = Arc::new(ConfigOfLimits::default());
     let config = Arc::clone(&file);
@@ -284,13 +299,15 @@ async fn an_agent_that_is_gone_shows_its_last_signs_and_how_it_comes_back_unless
         browser.get("/agents/hive").await.is(200).has("asked for work since the server started, and has sent no");
     seen.has("lastword claude --as hive").has("It takes what is queued once it is back.").has("/team#m-hive");
     browser.get("/conversations/BUG-1").await.is(200).has("isn't connected");
-    browser.get("/").await.is(200).has("hive</a> is <span class=\"badge bad\">not connected</span>");
+    browser.get("/").await.is(200).has("<span class=\"badge bad\">not connected</span> <a href=\"/agents/hive\">");
     world.take("hive").await;
     browser.get("/agents/hive").await.is(200).lacks("how it comes back").lacks("id=\"silent\"");
     world.send("operator", "kilo", "BUG-2", "look").await.is(201);
     browser.post("/agents/kilo/pause", &[]).await.is(200);
     let page = browser.get("/").await.is(200).lacks("kilo</a> is not connected");
-    page.has("Paused or stopped by a human: <a href=\"/agents/kilo\">kilo</a>.");
+    page.has("Paused or stopped by a human:").has("action=\"/agents/kilo/resume\"");
+    browser.post("/agents/kilo/resume", &[]).await.is(200).has("is resumed");
+    browser.get("/").await.is(200).lacks("Paused or stopped by a human:");
 }
 
 #[tokio::test]
@@ -348,7 +365,7 @@ async fn the_front_page_says_what_is_held_what_waits_and_that_a_price_is_unknown
     let usage = json!({"usage": {"input_tokens": 1_000, "output_tokens": 200}});
     world.post("reader", &format!("/v1/turns/{}/progress", id(&turn["turn"], "id")), usage).await.is(200);
     let browser = Browser::signed_in(&world).await;
-    let seen = browser.get("/").await.is(200).has("pieces of work: 1 held, 1 running");
+    let seen = browser.get("/").await.is(200).has("pieces of work: 1 held, 1 working");
     let seen = seen.has("BIG-1</a> is held: the grant has used up its messages. 3 requests wait for the lift.");
     // What is held is no reason to start an agent.
     assert!(!seen.text.contains("is not connected"), "{}", seen.text);
@@ -459,13 +476,9 @@ async fn an_agent_that_waits_for_a_human_is_not_said_to_work_nor_to_be_away() {
     world.send("operator", "kilo", "ASK-3", "and this").await.is(201);
     world.send("operator", "hive", "BUG-1", "look").await.is(201);
     let browser = Browser::signed_in(&world).await;
-    let seen = browser
-        .get("/")
-        .await
-        .is(200)
-        .has("pieces of work: 1 waiting for you, 1 whose agent isn't connected, 1 queued");
+    let seen = browser.get("/").await.is(200).has("pieces of work: 1 waiting for you, 1 not connected, 1 queued");
     let seen = seen
-        .has("kilo</a> is <span class=\"badge warn\">waiting for you</span>")
+        .has("<span class=\"badge warn\">waiting for you</span> <a href=\"/agents/kilo\">")
         .has("hive</a> is not connected, and 1 request is queued for it");
     assert!(!seen.text.contains("kilo</a> is not connected"), "{}", seen.text);
 }

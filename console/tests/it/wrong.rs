@@ -169,6 +169,40 @@ async fn what_agents_left_is_listed_once_grouped_by_agent_below_what_failed_for_
 }
 
 #[tokio::test]
+async fn agents_that_stop_responding_at_once_are_one_line_and_what_became_of_an_approved_call_is_said() {
+    let limits = Limits { ack_woken_ms: 50, ack_polling_ms: 50, lease_ms: 400, ..Limits::default() };
+    let world = World::within(limits, &["kilo", "hive", "mike"]).await;
+    let browser = Browser::signed_in(&world).await;
+    let approve = async |who: &str, work: &str| {
+        world.send("operator", who, work, "job").await.is(201);
+        world.take(who).await;
+        let call = json!({"tool": "Bash", "arguments": {"command": who}});
+        let held = world.post(who, "/v1/approvals", call.clone()).await.is(201);
+        let (id, digest) = (id(&held, "id").to_owned(), id(&held, "digest").to_owned());
+        let decision = json!({"decision": "approve", "digest": digest});
+        world.post("operator", &format!("/v1/approvals/{id}/decision"), decision).await.is(200);
+        (id, call)
+    };
+    let (made, call) = approve("kilo", "MADE-1").await;
+    world.post("kilo", &format!("/v1/approvals/{made}/use"), call).await.is(200);
+    let page = browser.until("/", |text| text.contains("kilo</a> stopped responding while")).await;
+    let page = page.has(&format!("{made}</a> was made."));
+    browser.get(&format!("/approvals/{made}")).await.is(200).has("kilo made it.");
+    browser.get("/conversations/MADE-1").await.is(200).has("approved and made</span> call of");
+    let request = dismissed(&lines(&page.text)[0], "question");
+    browser.post("/dismiss", &[(&request, "question")]).await.is(200);
+    let (left, _) = approve("hive", "LEFT-1").await;
+    let page = browser.until("/", |text| text.contains("hive</a> stopped responding while")).await;
+    page.has(&format!("{left}</a> was not made."));
+    browser.get(&format!("/approvals/{left}")).await.is(200).has("hive hasn't made it.");
+    world.send("operator", "mike", "LEFT-2", "job").await.is(201);
+    world.take("mike").await;
+    let page = browser.until("/", |text| text.contains("2 agents stopped responding at once")).await;
+    assert_eq!(lines(&page.text).len(), 1, "{}", page.text);
+    page.has(": hive, mike · 2 requests");
+}
+
+#[tokio::test]
 async fn all_that_went_wrong_is_counted_and_the_rest_of_the_list_is_one_link_away() {
     let world = World::with(&["kilo"]).await;
     for n in 0..11 {

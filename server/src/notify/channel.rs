@@ -10,7 +10,7 @@ use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
 use super::devices::Devices;
-use super::target;
+use super::target::{self, OWN_RECEIVER};
 use super::webhook;
 
 /// The shortest secret that may sign a webhook, in bytes.
@@ -173,7 +173,7 @@ impl Target {
             // Without TLS only for a receiver of one's own.
             "http" if allow_private => {}
             "http" => {
-                return Err("webhook is http: use https, or allow_private = true for your own receiver".into());
+                return Err(format!("webhook is http: use https; {OWN_RECEIVER}"));
             }
             other => return Err(format!("webhook is {other}, and can be https only")),
         }

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex, watch};
 
 use super::channel::{Channel, HOURLY_MAX, Means, STALE, Severity, Target, WINDOW, Webhook};
+use super::target::OWN_RECEIVER;
 use crate::backup::FILE_CHANNELS;
 use crate::error::ApiError;
 use crate::kept;
@@ -107,7 +108,10 @@ impl Channels {
         let internal = |error: io::Error| ApiError::internal(&error.to_string());
         let secret = secret.map_or_else(|| random().map(|bytes| hex(&bytes)).map_err(internal), Ok)?;
         let added = Added { name, url, secret, minimum };
-        let of_url = |why: String| FieldError::new("url", why.trim_start_matches("webhook ").to_owned());
+        // Who adds a webhook here doesn't have the configuration.
+        const ASK: &str = "ask whoever runs the server to allow receivers in its own network";
+        let of_url =
+            |why: String| FieldError::new("url", why.trim_start_matches("webhook ").replace(OWN_RECEIVER, ASK));
         Target::new(&added.url, self.allow_private).map_err(of_url)?;
         // The address is good, so what is wrong is the secret.
         added.channel(self.allow_private).map_err(|why| FieldError::new("secret", why))?;

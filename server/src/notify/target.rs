@@ -47,14 +47,15 @@ pub(super) fn literal(host: &str) -> Option<IpAddr> {
     host.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }
 
+/// What allows a receiver in one's own network, for whoever has the configuration.
+pub(super) const OWN_RECEIVER: &str = "for your own receiver set allow_private = true";
+
 /// Refuses an address that webhooks may not call; the text says why.
 pub(super) fn check(ip: IpAddr, allow_private: bool) -> Result<(), String> {
     match reach(ip) {
         Reach::Public => Ok(()),
         Reach::Private(_) if allow_private => Ok(()),
-        Reach::Private(what) => {
-            Err(format!("{ip} is {what}, which webhooks may not reach; for your own receiver set allow_private = true"))
-        }
+        Reach::Private(what) => Err(format!("{ip} is {what}, which webhooks may not reach; {OWN_RECEIVER}")),
         Reach::Never(what) => Err(format!("{ip} is {what}, which webhooks never reach")),
     }
 }

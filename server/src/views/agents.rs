@@ -184,8 +184,8 @@ impl Member {
             Running::Active => Activity::Away,
         };
         match (self.workspace, does) {
-            (Running::Paused, Activity::Working | Activity::Queued) => Activity::Paused,
-            (Running::Stopped, Activity::Working | Activity::Queued) => Activity::Stopped,
+            (Running::Paused, Activity::WaitsForHuman | Activity::Working | Activity::Queued) => Activity::Paused,
+            (Running::Stopped, Activity::WaitsForHuman | Activity::Working | Activity::Queued) => Activity::Stopped,
             _ => does,
         }
     }

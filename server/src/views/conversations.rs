@@ -8,6 +8,7 @@ use lastword_core::State;
 use lastword_core::state::{Conversation, Grant, Phase};
 use lastword_facts::fact::EndReason;
 use lastword_facts::ids::{ClaimId, ConvId, GrantId};
+use lastword_facts::status::Running;
 use lastword_wire::{
     ConversationStatus, ConversationSummary, ConversationView, Counters, Distance, GrantKind, GrantView, Outcome,
     StoredMessage, TreeNode, rfc3339,
@@ -86,9 +87,11 @@ pub fn waits_for_human(state: &State, conv: &Conversation) -> bool {
     !conv.open_tasks.is_empty() && state.at_work_in(conv).any(waits)
 }
 
-/// Returns the status of a conversation.
+/// Returns the status of a conversation. Work that is open in a paused or stopped workspace is paused or stopped.
 pub fn standing(state: &State, conv: &Conversation) -> ConversationStatus {
-    ConversationStatus::of(conv.running, is_latched(state, conv), !conv.open_tasks.is_empty())
+    let open = !conv.open_tasks.is_empty();
+    let running = if open && conv.running == Running::Active { state.running } else { conv.running };
+    ConversationStatus::of(running, is_latched(state, conv), open)
 }
 
 /// Returns how the last work in a conversation ended: the first request that arrived in it under its last grant. `None`

@@ -305,10 +305,9 @@ fn fill_answer(out: &mut StoredMessage, message: &Message, answer: &Answer, to_h
     out.completed = texts(&answer.completed);
     out.failed = texts(&answer.failed);
     if message.body.is_empty() && message.payload.is_none() {
-        let outcome = words::outcome(answer.status, answer.cause);
         // What to do now is advice for a model.
-        let outcome = if to_human { words::first_sentence(outcome) } else { outcome };
-        outcome.clone_into(&mut out.body);
+        let told = if to_human { words::outcome_for_human } else { words::outcome };
+        told(answer.status, answer.cause).clone_into(&mut out.body);
     }
 }
 
