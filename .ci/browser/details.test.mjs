@@ -237,7 +237,7 @@ test('an agent whose program is gone is not connected in the list, on its page, 
   await page.locator('#silent').getByText("hasn't asked for work since the server started, and has sent no message").waitFor();
   await page.locator('#silent .rule').getByText('lastword claude --as ghost').waitFor();
   await go('/');
-  await page.locator('#runs').getByText('ghost is not connected').waitFor();
+  await page.locator('#runs .work', { hasText: 'ghost' }).getByText('not connected').waitFor();
   await go('/graph');
   assert.equal(await page.locator('circle.peer.down').count(), 1);
 });

@@ -116,8 +116,8 @@ test('a conversation without open work has ended, and offers no stop at first si
 test('a filter that is chosen applies at once, without its button', async () => {
   await page.goto(`${broker.url}/conversations`);
   await connected(page);
-  await page.getByLabel('State').selectOption('idle');
-  await page.waitForURL(/state=idle/);
+  await page.getByLabel('State').selectOption('ended');
+  await page.waitForURL(/state=ended/);
   await page.locator('.row', { hasText: 'DONE-1' }).getByText('1 refused').waitFor();
   await until(() => page.locator('.row .what > .badge').allTextContents().then((all) => all.length > 0 && all.every((word) => /^(completed|partial|failed|timed out|cancelled|stopped)$/.test(word))), true);
 });

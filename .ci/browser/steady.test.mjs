@@ -59,15 +59,18 @@ function model() {
   window.decisions = () => { const all = told(); sessionStorage.removeItem('decisions'); return all; };
   const look = () => {
     const now = performance.now();
-    const bars = [...document.querySelectorAll('#top, .flash')];
-    const bar = Math.max(0, ...bars.map((one) => one.getBoundingClientRect().bottom));
+    const bars = [...document.querySelectorAll('#top, .flash')].map((one) => one.getBoundingClientRect());
     for (const card of document.querySelectorAll('.card[id^=apr-]')) {
       const digest = card.querySelector('[name=digest]')?.value;
       if (!seen[card.id] || seen[card.id].digest !== digest) seen[card.id] = { digest, parts: {}, whole: Infinity };
       const texts = [...card.querySelectorAll('.call pre')];
       // They lie over the text.
-      const from = Math.max(bar, card.querySelector('header').getBoundingClientRect().bottom);
-      const to = Math.min(innerHeight, card.querySelector('.decide')?.getBoundingClientRect().top ?? innerHeight);
+      const { left, right } = card.getBoundingClientRect();
+      const over = bars.filter((bar) => bar.left < right && bar.right > left);
+      const above = over.filter((bar) => bar.top < innerHeight / 2).map((bar) => bar.bottom);
+      const below = over.filter((bar) => bar.top >= innerHeight / 2).map((bar) => bar.top);
+      const from = Math.max(0, ...above, card.querySelector('header').getBoundingClientRect().bottom);
+      const to = Math.min(innerHeight, ...below, card.querySelector('.decide')?.getBoundingClientRect().top ?? innerHeight);
       texts.forEach((text, at) => {
         const { top, bottom, height } = text.getBoundingClientRect();
         const part = (seen[card.id].parts[at] ??= {});

@@ -49,7 +49,9 @@ const steady = (() => {
 
   // --- Which texts of a call had their begin and their end in the window, under which digest.
   const texts = new Map();
-  const top = () => Math.max(0, ...all('#top, #notices, #flash').map((bar) => bar.getBoundingClientRect().bottom));
+  // Beside a list, what was said lies over the end of that list and over no card.
+  const bars = () => all('#top, #notices, #flash').map((bar) => bar.getBoundingClientRect());
+  const top = () => Math.max(0, ...bars().filter((bar) => bar.top < innerHeight / 2).map((bar) => bar.bottom));
   const digest = (card) => card.querySelector('[name=digest]')?.value;
   // The card's head and its buttons stay in the window, over the text.
   const part = (card, name) => card.querySelector(`:scope > ${name}`)?.getBoundingClientRect();

@@ -139,9 +139,10 @@ fn row(viewer: &Viewer, moment: &Moment, member: &Member) -> Markup {
                 @if view.tokens_today > 0 { div { (spent_today(member)) } }
                 @if view.queued > 0 { div { (plural(view.queued, "request queued", "requests queued")) } }
                 @if view.notices > 0 { div { (plural(view.notices, "notice", "notices")) } }
-                @if member.failed > 0 { div { a.bad href=(url("/?wrong=all#wrong")) { (member.failed) " went wrong" } } }
             }
-            div.limit { @if let Some(nearest) = fullest(view.windows.iter().chain(&member.day)).filter(|nearest| is_near(nearest)) { (bar(nearest)) } }
+            div.limit {
+                @if member.failed > 0 { div.counts { a.bad href=(url("/?wrong=all#wrong")) { (member.failed) " went wrong" } } }
+                @if let Some(nearest) = fullest(view.windows.iter().chain(&member.day)).filter(|nearest| is_near(nearest)) { (bar(nearest)) } }
         }
     }
 }

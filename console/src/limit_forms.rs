@@ -48,9 +48,9 @@ pub(super) fn form(viewer: &Viewer, limit: &LimitView, peak: Option<&Reached>) -
                 }
             }
             @if let Some(peak) = peak {
-                p.faint { "Highest in the last seven days: " (quantity(name, peak.value)) (limits::reached_by(peak)) ". A lower limit would have held or refused that work." }
+                p.faint { "Highest in the last seven days: " (quantity(name, peak.value)) (limits::reached_by(peak)) "." }
                 input type="hidden" name=(PEAK) value=(peak.value);
-                label.check { input type="checkbox" name=(BELOW) value="yes"; " also a limit below that" }
+                label.check { input type="checkbox" name=(BELOW) value="yes"; "also a limit below that" }
             }
             button type="submit" { "Change" }
         }))
@@ -99,8 +99,8 @@ pub(super) async fn change(
     if let Some(name) = below {
         let reached = quantity(&name, peak);
         let words = format!(
-            "Work of the last seven days reached {reached}, so this limit would hold or refuse such work. Tick “also a \
-             limit below that” to set it anyway"
+            "Work of the last seven days reached {reached}, so this limit would have tripped. Tick “also a limit below \
+             that” to set it anyway"
         );
         return Err(ApiError::new(Code::Malformed, words).into());
     }

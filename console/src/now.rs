@@ -235,7 +235,7 @@ fn runs(viewer: &Viewer, moment: &Moment, work: &RunningWork) -> Markup {
             p.strong { (conversation(&work.reference)) " " (markdown::line(&work.subject, usize::MAX)) }
             p {
                 (work_badge(viewer.waiting(), work.state)) " "
-                (who(work))
+                (who(viewer, work))
                 span.faint { "requested by " (or_you(&work.giver, &viewer.name)) " " (time(&rfc3339(work.since), moment.now)) " · " (spent(work.tokens, work.estimated, work.cost_microusd)) }
             }
             @if let Some(nearest) = work.nearest.as_ref().filter(|nearest| is_near(nearest)) { (bar(nearest)) }
@@ -244,16 +244,19 @@ fn runs(viewer: &Viewer, moment: &Moment, work: &RunningWork) -> Markup {
 }
 
 /// Names the agents behind what the work does.
-fn who(work: &RunningWork) -> Markup {
+fn who(viewer: &Viewer, work: &RunningWork) -> Markup {
     let names = |names: &[String]| {
         html! { @for (index, name) in names.iter().enumerate() { @if index > 0 { ", " } (name_link(name)) } }
     };
-    let has = |agents: &[String], one: &'static str, many: &'static str| {
+    let [one_waits, many_wait] = [" is ", " are "].map(|is| format!("{is}{}", viewer.waiting()));
+    let has = |agents: &[String], one: &str, many: &str| {
         html! { @if !agents.is_empty() { (names(agents)) @if agents.len() == 1 { (one) } @else { (many) } " · " } }
     };
     match work.state {
         // What is held or paused lets an open turn end, and nothing follows it.
-        WorkState::Held | WorkState::Controlled(_) => has(&work.working, " has an open turn", " have open turns"),
+        WorkState::Held | WorkState::Controlled(_) => html! {
+            (has(&work.asking, &one_waits, &many_wait)) (has(&work.working, " has an open turn", " have open turns"))
+        },
         WorkState::WaitsForHuman => {
             html! { (has(&work.asking, "", "")) (has(&work.working, " is working", " are working")) }
         }

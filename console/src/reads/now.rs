@@ -217,25 +217,35 @@ fn by_reason(ended: Vec<EndedRequest>, endings: &BTreeMap<Seq, Ending>) -> Vec<E
 }
 
 /// The time within which agents stop responding at once, as when their machine or the server stops, in ms.
-const AT_ONCE_MS: u64 = 10_000;
+const AT_ONCE_MS: u64 = 5_000;
+/// The fewest agents that do so; two may be chance.
+const AT_ONCE_AGENTS: usize = 3;
 
 /// Puts the requests together to which several agents stopped responding at once, in the place of the newest.
 fn at_once(ended: Vec<EndedRequest>, endings: &BTreeMap<Seq, Ending>) -> Vec<EndedRequest> {
-    let mut groups: Vec<EndedRequest> = Vec::new();
-    for mut one in ended {
+    // Each line is of another agent.
+    let mut groups: Vec<(EndedRequest, Vec<EndedRequest>)> = Vec::new();
+    for one in ended {
         let at = ended_at(endings, &one).0;
-        let near = |group: &&mut EndedRequest| {
-            group.is_silent() && group.cause == one.cause && ended_at(endings, group).0.abs_diff(at) <= AT_ONCE_MS
+        let near = |first: &EndedRequest| {
+            first.is_silent() && first.cause == one.cause && ended_at(endings, first).0.abs_diff(at) <= AT_ONCE_MS
         };
-        match groups.iter_mut().find(near).filter(|_| one.is_silent()) {
-            Some(group) => {
-                let alike = std::mem::take(&mut one.alike);
-                group.alike.extend(std::iter::once(one).chain(alike));
-            }
-            None => groups.push(one),
+        match groups.iter_mut().find(|(first, _)| near(first)).filter(|_| one.is_silent()) {
+            Some((_, others)) => others.push(one),
+            None => groups.push((one, Vec::new())),
         }
     }
-    groups
+    let lines = groups.into_iter().flat_map(|(mut first, others)| {
+        if others.len() + 1 < AT_ONCE_AGENTS {
+            return std::iter::once(first).chain(others);
+        }
+        for mut one in others {
+            let alike = std::mem::take(&mut one.alike);
+            first.alike.extend(std::iter::once(one).chain(alike));
+        }
+        std::iter::once(first).chain(Vec::new())
+    });
+    lines.collect()
 }
 
 /// How much of what went wrong is listed.

@@ -233,7 +233,7 @@ async fn a_limit_below_what_last_week_reached_is_set_only_where_its_owner_says_s
     let page = browser.until("/limits?change=grant_messages_max", |text| text.contains("name=\"peak\"")).await;
     page.has("Highest in the last seven days: 2 in ").has("href=\"/conversations/TWO-1\"").has("name=\"below\"");
     let seen = [("grant_messages_max", "1"), ("peak", "2")];
-    browser.post("/limits", &seen).await.is(400).has("reached 2, so this limit would hold or refuse such work");
+    browser.post("/limits", &seen).await.is(400).has("reached 2, so this limit would have tripped");
     let sure = [("grant_messages_max", "1"), ("peak", "2"), ("below", "yes")];
     browser.post("/limits", &sure).await.is(200).has("grant_messages_max</code> is 1 now, after 64");
     browser.post("/limits", &[("grant_messages_max", "5"), ("peak", "2")]).await.is(200).has("is 5 now, after 1");
