@@ -39,8 +39,7 @@ pub(super) fn bound(ctx: &Context, viewer: &Viewer, limits: &Limits, wanted: &BT
     let other = changed(limits, wanted);
     html! {
         section.card #bound aria-labelledby="bound-title" {
-            header { h2 #bound-title { "Profile and bound" } }
-            p { "Profile " b { (limits.profile) } ". " (about(limits.profile)) }
+            header { h2 #bound-title { "What one grant can cause" } }
             p { (can_cause(Bound::of(limits))) }
             form method="get" action={ (url("/limits")) "#bound" } {
                 div.fields.wide {
@@ -138,7 +137,7 @@ fn warning(limits: &Limits) -> Markup {
     }
 }
 
-const fn about(profile: Profile) -> &'static str {
+pub(super) const fn about(profile: Profile) -> &'static str {
     match profile {
         Profile::Strict => "Its limits suit short work.",
         Profile::Long => "Its limits suit long work.",

@@ -489,6 +489,9 @@ fn added(fields: &More) -> String {
     let given = texts.into_iter().zip(AMOUNTS).filter(|(text, _)| !matches!(text.trim(), "" | "0"));
     let words = given.map(|(text, (_, label, _))| {
         let amount = text.trim();
+        if label == "Dollars" {
+            return money(microusd(amount.parse().unwrap_or_default()));
+        }
         let shown = amount.parse::<u64>().map_or_else(|_| amount.to_owned(), number);
         format!("{shown} {}", label.to_lowercase())
     });

@@ -65,7 +65,7 @@ pub(super) async fn page(
     let shown = Shown { ctx: &ctx, viewer: &viewer, limits: &limits, week: &week, changing };
     let main = html! {
         (heading("Limits", &html! { span.faint { (plural(changed, "limit differs", "limits differ")) " from the default" } }))
-        p #profile { "Profile " b { (limits.profile) } ", " (set_at(&ctx, "profile")) ". Limits that are set one by one win over it; the values below are in force." }
+        p #profile { "Profile " b { (limits.profile) } ", " (set_at(&ctx, "profile")) ". " (bound::about(in_force.profile)) " Limits that are set one by one win over it; the values below are in force." }
         @if ctx.config.place().is_some() {
             p { "What an owner changes here is in force at once, and written to " code { (bound::place(&ctx)) } ". What is changed in that file takes effect at the next server start." }
         } @else {

@@ -316,9 +316,9 @@ async fn what_a_form_adds_to_a_grant_is_said_with_its_amounts() {
     world.send("operator", "kilo", "MORE-1", "look").await.is(201);
     let browser = Browser::signed_in(&world).await;
     browser.get("/conversations/MORE-1").await.is(200).has("Messages, 2 of 64 used").has("Tokens, 0 of 500");
-    let fields = [("tokens", "100000"), ("dollars", ""), ("hours", "0"), ("turns", "5")];
+    let fields = [("tokens", "100000"), ("dollars", "0.5"), ("hours", "0"), ("turns", "5")];
     let said = browser.post("/conversations/MORE-1/grant", &fields).await.is(200);
-    said.has("Extended the grant of MORE-1 by 5 turns, 100").has("000 tokens.");
+    said.has("Extended the grant of MORE-1 by 5 turns, 100").has("000 tokens, $0.50.");
 }
 
 #[tokio::test]
