@@ -37,7 +37,7 @@ pub(crate) struct Waking {
 
 /// Who a call may be from, as far as a node can tell without the workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shown {
+enum Evidence {
     /// A token that is stored as its hash.
     Token(Credential),
     /// What the workspace itself has to look at.
@@ -58,13 +58,13 @@ pub(crate) fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     all.split(';').filter_map(|cookie| Some(cookie.split_once('=')?.1.trim()))
 }
 
-fn shown(headers: &HeaderMap, uri: &Uri) -> Shown {
+fn shown(headers: &HeaderMap, uri: &Uri) -> Evidence {
     if let Some(token) = bearer(headers) {
-        return if is_signed(token) { Shown::Unverified } else { Shown::Token(credential(token)) };
+        return if is_signed(token) { Evidence::Unverified } else { Evidence::Token(credential(token)) };
     }
     let session = cookies(headers).any(is_signed);
     let door = DOORS.iter().any(|door| uri.path().starts_with(door));
-    if session || door { Shown::Unverified } else { Shown::Nothing }
+    if session || door { Evidence::Unverified } else { Evidence::Nothing }
 }
 
 /// Returns whether a text has the form of a session or a signed token: it ends with a code.
@@ -87,9 +87,9 @@ impl Waking {
     /// Returns what a call may do to a workspace at rest; `None` is one that doesn't exist, of which no caller learns that.
     pub(crate) fn admits(&self, rest: Option<&Rest>, headers: &HeaderMap, uri: &Uri) -> Admission {
         let known = match shown(headers, uri) {
-            Shown::Token(token) => rest.map_or(Some(false), |rest| rest.knows(&token)),
-            Shown::Unverified => None,
-            Shown::Nothing => Some(false),
+            Evidence::Token(token) => rest.map_or(Some(false), |rest| rest.knows(&token)),
+            Evidence::Unverified => None,
+            Evidence::Nothing => Some(false),
         };
         match (known, rest) {
             (Some(true), _) => Admission::Wakes,
@@ -138,7 +138,7 @@ impl Shared {
 
     /// Returns whether a call has a token that the workspace knew when NATS last heard this node.
     pub(crate) fn knows(&self, workspace: &str, headers: &HeaderMap, uri: &Uri) -> bool {
-        let Shown::Token(token) = shown(headers, uri) else { return false };
+        let Evidence::Token(token) = shown(headers, uri) else { return false };
         let standings = self.standings.lock().unwrap_or_else(PoisonError::into_inner);
         standings.get(workspace).is_some_and(|standing| standing.tokens.binary_search(&token).is_ok())
     }

@@ -110,7 +110,7 @@ struct Passkey {
 }
 
 #[derive(Clone, Default, Serialize, Deserialize)]
-struct Book {
+struct StoredPasskeys {
     kept: Vec<Passkey>,
 }
 
@@ -121,7 +121,7 @@ enum Purpose {
     Add,
 }
 
-struct Asked {
+struct Challenge {
     nonce: String,
     human: AgentId,
     purpose: Purpose,
@@ -157,11 +157,11 @@ struct ClientData {
 pub struct Passkeys {
     site: Site,
     files: Files,
-    asked: Mutex<Vec<Asked>>,
+    asked: Mutex<Vec<Challenge>>,
     /// The hashes of the cookies of sessions that began lately.
     fresh: Mutex<Vec<(Credential, Time)>>,
     /// Held over a write of the file.
-    book: tokio::sync::Mutex<Book>,
+    book: tokio::sync::Mutex<StoredPasskeys>,
 }
 
 impl fmt::Debug for Passkeys {
@@ -173,7 +173,7 @@ impl fmt::Debug for Passkeys {
 impl Passkeys {
     /// Reads the passkeys of a workspace.
     pub(crate) fn open(site: Site, files: Files) -> io::Result<Self> {
-        let book: Book = kept::read(&files, FILE_PASSKEYS, VERSION)?;
+        let book: StoredPasskeys = kept::read(&files, FILE_PASSKEYS, VERSION)?;
         let (asked, fresh) = (Mutex::default(), Mutex::default());
         Ok(Self { site, files, asked, fresh, book: tokio::sync::Mutex::new(book) })
     }
@@ -323,7 +323,7 @@ impl Passkeys {
         if asked.len() >= ASKED_MAX {
             asked.remove(0);
         }
-        asked.push(Asked { nonce: nonce.clone(), human, purpose, until: now.plus(ASKED_MS) });
+        asked.push(Challenge { nonce: nonce.clone(), human, purpose, until: now.plus(ASKED_MS) });
         Ok(nonce)
     }
 
@@ -338,7 +338,8 @@ impl Passkeys {
     ) -> Result<Signed, ApiError> {
         let known = {
             let mut asked = locked(&self.asked);
-            let of = |asked: &Asked| asked.nonce == stated.nonce && asked.human == human && asked.purpose == purpose;
+            let of =
+                |asked: &Challenge| asked.nonce == stated.nonce && asked.human == human && asked.purpose == purpose;
             let place = asked.iter().position(of);
             place.map(|place| asked.remove(place)).filter(|asked| now < asked.until)
         };
@@ -370,7 +371,7 @@ impl Passkeys {
         Ok(signed)
     }
 
-    async fn write(&self, book: &mut Book, next: Book) -> Result<(), ApiError> {
+    async fn write(&self, book: &mut StoredPasskeys, next: StoredPasskeys) -> Result<(), ApiError> {
         kept::write(&self.files, FILE_PASSKEYS, VERSION, &next).await?;
         *book = next;
         Ok(())

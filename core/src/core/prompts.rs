@@ -13,7 +13,7 @@ use crate::rules::Rule;
 use crate::state::Principal;
 
 /// The conversation that a typed prompt reaches for the first time, and the human who typed it.
-pub(super) type Reached = Option<(AgentId, ConvId)>;
+pub(super) type FirstReach = Option<(AgentId, ConvId)>;
 
 impl Step<'_> {
     /// Takes note of a prompt in an agent's session. The grant of a typed one is opened by the first root that the
@@ -74,7 +74,7 @@ impl Step<'_> {
         sender: AgentId,
         context: SendContext,
         targets: &[(Option<AgentId>, Placement)],
-    ) -> Vec<Reached> {
+    ) -> Vec<FirstReach> {
         let word = match context {
             SendContext::Typed(by) => Some((by, None)),
             SendContext::Inside(task) => {
@@ -99,7 +99,7 @@ impl Step<'_> {
     }
 
     /// Resets the counters of the conversations that a typed prompt reaches, and lifts their latches.
-    pub(super) fn hear_prompt(&mut self, reached: &[Reached]) {
+    pub(super) fn hear_prompt(&mut self, reached: &[FirstReach]) {
         for (by, conv) in reached.iter().flatten() {
             self.lift_place(Place::Conversation(*conv), *by);
             self.hear_human(*by, *conv, None);

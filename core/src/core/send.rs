@@ -14,7 +14,7 @@ use lastword_facts::refusal::{Code, Refusal};
 use lastword_facts::trace::TraceContext;
 
 use super::message::{Content, Destination};
-use super::prompts::Reached;
+use super::prompts::FirstReach;
 use super::{Outcome, Step};
 use crate::guards::{Ahead, JUDGES, Placement, Plan, Records, SendContext, View};
 use crate::input::{Question, Reply};
@@ -324,7 +324,7 @@ impl Step<'_> {
         &self,
         sending: &Sending,
         heard: Option<(Place, u64)>,
-        typed: &[Reached],
+        typed: &[FirstReach],
     ) -> (Option<Refusal>, Vec<Refusal>) {
         let human = sending.context == SendContext::Human;
         let targets: Few<AgentId, 4> = sending.targets.iter().filter_map(|(to, _)| *to).collect();

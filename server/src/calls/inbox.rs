@@ -91,17 +91,17 @@ async fn awaited(ctx: &Context, caller: Caller, consumer: Consumer, wait: Durati
 
 /// Lets the broker take deliveries for the caller as they come, by `input`.
 pub(crate) fn receiving(ctx: &Context, caller: Caller, subscription: &Subscription, input: Input) -> Receiving<Taken> {
-    Receiving::new(subscription, Reader { handle: ctx.handle.clone(), caller, input })
+    Receiving::new(subscription, DeliveryReader { handle: ctx.handle.clone(), caller, input })
 }
 
 /// A caller for which the broker takes deliveries.
-struct Reader {
+struct DeliveryReader {
     handle: Handle,
     caller: Caller,
     input: Input,
 }
 
-impl Receiver<Taken> for Reader {
+impl Receiver<Taken> for DeliveryReader {
     fn input(&self) -> Option<Input> {
         self.caller.reauthenticate(&self.handle).ok().map(|()| self.input.clone())
     }

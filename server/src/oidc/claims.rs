@@ -35,7 +35,7 @@ pub(super) struct Expected<'a> {
 
 /// The claims as the provider writes them. One that is of another type is an error.
 #[derive(Deserialize)]
-struct Written {
+struct RawClaims {
     iss: String,
     sub: String,
     aud: Audience,
@@ -87,7 +87,7 @@ pub(super) fn verify(token: &str, keys: &[&ProviderKey], expected: &Expected<'_>
         validation.set_issuer(&[expected.issuer]);
         validation.set_audience(&[expected.client_id]);
         validation.set_required_spec_claims(&["exp", "iss", "aud", "sub"]);
-        match decode::<Written>(token, &key.key, &validation) {
+        match decode::<RawClaims>(token, &key.key, &validation) {
             Ok(decoded) => return check(decoded.claims, expected),
             Err(error) => why = invalid(&wording(error.kind())),
         }
@@ -96,8 +96,8 @@ pub(super) fn verify(token: &str, keys: &[&ProviderKey], expected: &Expected<'_>
 }
 
 /// Checks what OpenID Connect asks for beyond the claims of a JWT.
-fn check(claims: Written, expected: &Expected<'_>) -> Result<Claims, NoSignIn> {
-    let Written { iss, sub, aud, exp, nonce, azp, email, email_verified } = claims;
+fn check(claims: RawClaims, expected: &Expected<'_>) -> Result<Claims, NoSignIn> {
+    let RawClaims { iss, sub, aud, exp, nonce, azp, email, email_verified } = claims;
     let (ours, several) = match &aud {
         Audience::One(one) => (one == expected.client_id, false),
         Audience::Several(all) => (all.iter().any(|one| one == expected.client_id), all.len() > 1),

@@ -233,12 +233,12 @@ pub(super) fn prepare(desk: &Desk, text: &str) -> Result<(u64, Prepared), Fault>
 }
 
 /// Carries out a call of the broker, once it has its place. Returns its reply.
-pub(super) async fn call(desk: Arc<Desk>, id: u64, prepared: Prepared, waiting: Waiting) -> Said {
+pub(super) async fn call(desk: Arc<Desk>, id: u64, prepared: Prepared, waiting: HeldBytes) -> Said {
     let lane = ReadLane::of(desk.caller.principal.is_human());
     lane.scope(carried_out(desk, id, prepared, waiting)).await
 }
 
-async fn carried_out(desk: Arc<Desk>, id: u64, prepared: Prepared, waiting: Waiting) -> Said {
+async fn carried_out(desk: Arc<Desk>, id: u64, prepared: Prepared, waiting: HeldBytes) -> Said {
     let _place = match &desk.ctx.places {
         Some(places) => Some(places.enter().await),
         None => None,
@@ -293,12 +293,12 @@ fn sent_reply<M: Serialize>(desk: &Desk, id: u64, done: Sent<M>) -> String {
 pub(super) struct WaitingBytes(Arc<AtomicUsize>);
 
 /// The bytes of one such call.
-pub(super) struct Waiting(WaitingBytes, usize);
+pub(super) struct HeldBytes(WaitingBytes, usize);
 
 impl WaitingBytes {
-    pub(super) fn enter(&self, bytes: usize) -> Waiting {
+    pub(super) fn enter(&self, bytes: usize) -> HeldBytes {
         self.0.fetch_add(bytes, Ordering::AcqRel);
-        Waiting(self.clone(), bytes)
+        HeldBytes(self.clone(), bytes)
     }
 
     pub(super) fn sum(&self) -> usize {
@@ -306,7 +306,7 @@ impl WaitingBytes {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for HeldBytes {
     fn drop(&mut self) {
         self.0.0.fetch_sub(self.1, Ordering::AcqRel);
     }
