@@ -26,8 +26,8 @@ use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
 use super::pages::{View, ViewParams};
 use super::parts::{
-    about, badge, bar, capital, conversation, done_word, encoded, foreign_line, money, number, plural, quantity, spent,
-    time, tokens as counted, url,
+    about, badge, bar, capital, conversation, done_word, encoded, foreign_line, money, number, plural, quantity,
+    running_word, spent, time, tokens as counted, url,
 };
 use super::session::Viewer;
 use super::{claims, decision, exchange, film, graph, incidents, links, log, markdown, now, pages, tree, waterfall};
@@ -124,12 +124,14 @@ fn essentials(viewer: &Viewer, history: &History) -> Markup {
     let working =
         if is_kept(history) { [" has an open turn", " have open turns"] } else { [" is working", " are working"] };
     let gone = [" isn't connected: what is open waits for it", " aren't connected: what is open waits for them"];
+    let paused = [" is paused: what is open waits for it", " are paused: what is open waits for them"];
     let lines = [
         (doing(Doing::Held), "", [" is held", " are held"]),
         (doing(Doing::WaitsForHuman), "", [waits[0].as_str(), waits[1].as_str()]),
         (doing(Doing::Working), "", working),
         (doing(Doing::Queued), "queued for ", ["", ""]),
         (doing(Doing::WaitsForAnswers), "", [" is waiting for answers", " are waiting for answers"]),
+        (doing(Doing::Controlled), "", paused),
         (doing(Doing::Gone), "", gone),
     ];
     html! {
@@ -221,6 +223,7 @@ fn open_request(viewer: &Viewer, moment: &Moment, history: &History, one: &OpenR
         Doing::Working => "working",
         Doing::Queued => "queued",
         Doing::WaitsForAnswers => "waiting for answers",
+        Doing::Controlled => running_word(Running::Paused),
         Doing::Gone => "not connected",
     };
     let state = if one.doing == Doing::Gone {

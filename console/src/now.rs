@@ -256,6 +256,7 @@ fn who(viewer: &Viewer, work: &RunningWork) -> Markup {
         // What is held or paused lets an open turn end, and nothing follows it.
         WorkState::Held | WorkState::Controlled(_) => html! {
             (has(&work.asking, &one_waits, &many_wait)) (has(&work.working, " has an open turn", " have open turns"))
+            (has(&work.queued, " has it queued", " have it queued"))
         },
         WorkState::WaitsForHuman => {
             html! { (has(&work.asking, "", "")) (has(&work.working, " is working", " are working")) }

@@ -7,6 +7,7 @@ use lastword_core::State;
 use lastword_core::state::Conversation;
 use lastword_facts::Seq;
 use lastword_facts::ids::{ConvId, TaskId};
+use lastword_facts::status::Running;
 use lastword_server::calls::audit::{self, AuditParams};
 use lastword_server::calls::read_model::ask_fresh;
 use lastword_server::calls::{Caller, subjects};
@@ -382,12 +383,15 @@ impl WantedState {
     fn admits(self, live: &Live<'_>, conv: &Conversation, asking: &BTreeSet<TaskId>) -> bool {
         let state = live.state;
         let status = views::standing(state, conv);
+        let does = |work| ConversationState::of(live, conv, &[], asking) == ConversationState::Open(work);
         let ended = || views::outcome(state, conv).filter(|_| status == ConversationStatus::Idle);
         match self {
             // The work in it was stopped, or the conversation itself.
             Self::Status(ConversationStatus::Stopped) if ended() == Some(Outcome::Stopped) => true,
+            // Its agent alone may be paused.
+            Self::Status(ConversationStatus::Paused) => does(WorkState::Controlled(Running::Paused)),
             Self::Status(wanted) => status == wanted,
-            Self::Work(wanted) => ConversationState::of(live, conv, &[], asking) == ConversationState::Open(wanted),
+            Self::Work(wanted) => does(wanted),
             Self::Ended(wanted) => ended() == Some(wanted),
         }
     }

@@ -12,7 +12,7 @@ use lastword_server::views::{self, Shown};
 use lastword_server::{ApiError, Context};
 use lastword_store::{Cursor, Filter};
 
-use super::work_state::{asking, is_gone};
+use super::work_state::{asking, controlled, is_gone};
 
 /// The most requests in the list.
 const REQUESTS_MAX: usize = 50;
@@ -32,6 +32,8 @@ pub(crate) enum Doing {
     Queued,
     /// Its agent waits for answers.
     WaitsForAnswers,
+    /// A human paused or stopped its agent.
+    Controlled,
     /// Its agent neither is connected nor polls, so nothing goes on.
     Gone,
 }
@@ -115,6 +117,7 @@ fn doing(live: &Live<'_>, task: &Task, asks: bool) -> Doing {
         _ if live.state.is_parked(task) => Doing::Held,
         _ if asks => Doing::WaitsForHuman,
         Phase::Open(_) => Doing::Working,
+        _ if task.children.is_empty() && controlled(live.state, task).is_some() => Doing::Controlled,
         // Others still work for it.
         _ if task.children.is_empty() && is_gone(live, task.agent) => Doing::Gone,
         Phase::Queued => Doing::Queued,

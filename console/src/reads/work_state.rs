@@ -16,7 +16,7 @@ use lastword_wire::{ConversationStatus, Outcome};
 pub(crate) enum WorkState {
     /// A limit holds it.
     Held,
-    /// A human paused or stopped its conversation, or the workspace.
+    /// A human paused or stopped its conversation, the workspace, or the agents that could go on.
     Controlled(Running),
     /// A task in it waits for a human; others may go on.
     WaitsForHuman,
@@ -37,6 +37,8 @@ impl WorkState {
             Self::WaitsForHuman
         } else if tasks.iter().any(|(id, task)| works(*id, task, asking)) {
             Self::Working
+        } else if let Some(running) = all_controlled(live.state, tasks) {
+            Self::Controlled(running)
         } else if tasks.iter().any(|(_, task)| is_stuck(live, task))
             && tasks.iter().all(|(_, task)| !task.children.is_empty() || is_stuck(live, task))
         {
@@ -95,6 +97,18 @@ pub(super) fn asking(state: &State) -> BTreeSet<TaskId> {
 /// Returns whether a task has an open turn and waits for no human.
 pub(super) fn works(id: TaskId, task: &Task, asking: &BTreeSet<TaskId>) -> bool {
     matches!(task.phase, Phase::Open(_)) && !asking.contains(&id)
+}
+
+/// Returns what a human did to the agents that could go on, if that is all of them.
+fn all_controlled(state: &State, tasks: &[(TaskId, &Task)]) -> Option<Running> {
+    let mut next = tasks.iter().filter(|(_, task)| task.children.is_empty()).map(|(_, task)| controlled(state, task));
+    let first = next.next()??;
+    next.all(|running| running.is_some()).then_some(first)
+}
+
+/// Returns whether a human paused or stopped the agent of a task.
+pub(super) fn controlled(state: &State, task: &Task) -> Option<Running> {
+    state.agent(task.agent).map(|agent| agent.running).filter(|running| *running != Running::Active)
 }
 
 /// Returns whether a task could only go on with its agent, which isn't there.

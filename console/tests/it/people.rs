@@ -306,6 +306,13 @@ async fn an_agent_that_is_gone_shows_its_last_signs_and_how_it_comes_back_unless
     browser.post("/agents/kilo/pause", &[]).await.is(200);
     let page = browser.get("/").await.is(200).lacks("kilo</a> is not connected");
     page.has("Paused or stopped by a human:").has("action=\"/agents/kilo/resume\"");
+    browser.get("/conversations?state=paused").await.is(200).has("BUG-2</a> <span class=\"badge warn\">paused");
+    browser
+        .get("/conversations/BUG-2")
+        .await
+        .is(200)
+        .has("BUG-2</h1><span class=\"badge warn\">paused")
+        .has("is paused: what");
     browser.post("/agents/kilo/resume", &[]).await.is(200).has("is resumed");
     browser.get("/").await.is(200).lacks("Paused or stopped by a human:");
 }
