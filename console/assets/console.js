@@ -604,7 +604,7 @@
   };
   const within = (key) => {
     const entry = row() ?? rows()[0] ?? document;
-    const target = $(`[data-key="${key}"]`, entry);
+    const target = $(`[data-key~="${key}"]`, entry);
     // What is approved is shown first, by a keystroke of its own.
     if (target?.matches('[data-approve]') && shown(entry)) return;
     target?.focus();

@@ -207,6 +207,7 @@ const steady = (() => {
   const settle = (card) => {
     card.classList.add('settled');
     for (const control of all('button, input, textarea, select', card)) control.disabled = true;
+    document.querySelector(`.index [href="#${CSS.escape(card.id)}"]`)?.classList.add('settled');
   };
   // Says what a reload would change, and shows in place what is settled. `decided` is the card of the human's own decision.
   const hold = async (part, decided) => {
@@ -219,6 +220,8 @@ const steady = (() => {
     // By keys, the next card takes the place of the decided one; its button is dead for a second.
     if (!over?.isConnected && gone.includes(decided?.())) return apply();
     for (const id of gone) settle(document.getElementById(id));
+    const [heading, now] = [document, page].map((of) => of.querySelector('#main > .heading'));
+    if (heading && now) heading.replaceChildren(...now.childNodes);
     const more = fresh.filter((id) => !shown.includes(id));
     const last = Math.max(...shown.map((id) => fresh.indexOf(id)));
     const sooner = more.filter((id) => fresh.indexOf(id) < last).length;

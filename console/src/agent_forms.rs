@@ -8,7 +8,7 @@ use lastword_facts::Code;
 use lastword_facts::fact::Role;
 use lastword_server::calls::{agents, humans};
 use lastword_server::{ApiError, Context};
-use lastword_wire::{AgentGrant, AgentPatch, AgentView, LimitsView};
+use lastword_wire::{AgentGrant, AgentPatch, AgentView, LimitsView, microusd};
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -16,7 +16,7 @@ use super::conversation::not_lifted;
 use super::forms::Form;
 use super::frame::ErrorPage;
 use super::live::Topic;
-use super::parts::{badge, encoded, foreign_line, number, quantity};
+use super::parts::{badge, encoded, foreign_line, money, number, quantity};
 use super::session::Viewer;
 
 /// The per-agent limits: the name, the label, and how many of the limit's units make one of the field's.
@@ -140,7 +140,12 @@ pub(super) async fn limit(
     }
     let patch = AgentPatch { limits: Some(changed), ..AgentPatch::default() };
     agents::amend(&ctx, viewer.caller, &name, patch).await?;
-    let words = html! { "The limits of " (foreign_line(&name)) " are set." };
+    let used = agents::member(&ctx, viewer.caller, &name).await?.day;
+    let over = used.iter().find(|day| day.limit > 0 && day.current >= day.limit);
+    let words = html! {
+        "The limits of " (foreign_line(&name)) " are set."
+        @if let Some(day) = over { " It has used " (quantity(&day.name, day.current)) " of " (quantity(&day.name, day.limit)) " today already." }
+    };
     Ok(viewer.done(&words, &format!("/agents/{}", encoded(&name)), &[Topic::Agents]))
 }
 
@@ -165,9 +170,9 @@ pub(super) async fn grant(
     };
     let more = AgentGrant { tokens: units("tokens", &fields.tokens, 1)?, cost_usd };
     let given = match (more.tokens, more.cost_usd) {
-        (0, cost) => format!("{cost} dollars"),
+        (0, cost) => money(microusd(cost)),
         (tokens, 0.0) => format!("{} tokens", number(tokens)),
-        (tokens, cost) => format!("{} tokens and {cost} dollars", number(tokens)),
+        (tokens, cost) => format!("{} tokens and {}", number(tokens), money(microusd(cost))),
     };
     let view = agents::grant(&ctx, viewer.caller, &name, more).await?;
     let (next, topics) = (format!("/agents/{}", encoded(&name)), [Topic::Agents]);

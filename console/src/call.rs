@@ -15,7 +15,7 @@ use super::highlight::{Tone, tones};
 use super::layout::Moment;
 use super::parts::{Fold, clock, encoded, excerpt, foreign, foreign_line, plural, quantity, running_word, time, url};
 use super::session::Viewer;
-use crate::reads::decisions::Decision;
+use crate::reads::decisions::{Decision, PausedScope};
 use crate::reads::risk::{Alike, Differs, Risk, subject};
 
 /// The subject of a call is shown unfolded up to this size, far beyond other texts.
@@ -75,7 +75,13 @@ pub(super) fn card(
                     Some(until) if decision.due == Some(until) => span { "Withdrawn if " (foreign_line(&held.agent)) " isn't heard of in the time left, before " (clock(until)) "." },
                     Some(_) | None => span { "Denied if nobody decides in time." },
                 }
-                @if let Some(words) = decision.agent_state { span.paused { (foreign_line(&held.agent)) " is " (running_word(words)) ": an approved call waits until it is resumed. " a href={ (url("/agents/")) (encoded(&held.agent)) } { "Look at the agent" } } }
+                @if let Some((scope, running)) = decision.agent_state {
+                    span.paused {
+                        @match scope { PausedScope::Workspace => "The workspace", PausedScope::Agent => (foreign_line(&held.agent)) }
+                        " is " (running_word(running)) ": an approved call waits until it is resumed."
+                        @if scope == PausedScope::Agent { " " a href={ (url("/agents/")) (encoded(&held.agent)) } { "Look at the agent" } }
+                    }
+                }
                 @if let Some(time) = time_to_use(limits) { span { "Once approved, the call must be made within " (time) "." } }
                 @if let Some(policy) = &held.policy { span { "Held by the rule " code { (foreign_line(policy)) } } }
                 (digest(held))

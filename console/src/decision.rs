@@ -61,7 +61,7 @@ pub(super) async fn page(
     let title = title(&decision);
     let next = if is_open(&decision.asked) { None } else { decisions::next(&ctx, viewer.caller).await? };
     let main = html! {
-        (heading(&title, &badge(viewer.word(state_word(&decision.asked)))))
+        (heading(&title, &badge(viewer.word(state_word(&decision)))))
         @if is_open(&decision.asked) {
             div.cards.one {
                 @match &decision.asked {
@@ -170,8 +170,10 @@ fn is_open(asked: &Asked) -> bool {
     }
 }
 
-fn state_word(asked: &Asked) -> &'static str {
-    match asked {
+fn state_word(decision: &Decision) -> &'static str {
+    match &decision.asked {
+        // No agent waits for what is done about a time-out.
+        Asked::Question(view) if view.state == EscalationState::Open && decision.timed_out.is_some() => "timed out",
         Asked::Question(view) if view.state == EscalationState::Open => "waiting for you",
         Asked::Call(view) if view.state == ApprovalState::Pending => "waiting for you",
         Asked::Question(view) => escalation_word(view.state),

@@ -178,7 +178,7 @@ fn lifts(viewer: &Viewer, limits: &LimitsView, incident: &IncidentView, referenc
         p #{ (id) "-stopped" } { b { "Stop" } ": " (STOPPED) }
         div.decide {
             (viewer.asked(&format!("{id}-resume"), &to("resume"), &format!("Lift the hold on {reference}? {effect}"), &html! {
-                button.main type="submit" data-key="a" aria-describedby={ (id) "-effect" } { "Lift" }
+                button.main type="submit" data-key="a l" aria-describedby={ (id) "-effect" } { "Lift" }
             }))
             (viewer.asked(&format!("{id}-stop"), &to("stop"), &format!("Stop {reference}? {STOPPED}"), &html! {
                 button.danger type="submit" aria-describedby={ (id) "-stopped" } { "Stop" }

@@ -17,7 +17,7 @@ use super::forms::Form;
 use super::frame::ErrorPage;
 use super::limits;
 use super::live::Topic;
-use super::parts::quantity;
+use super::parts::{plural, quantity};
 use super::session::Viewer;
 use crate::reads::figures::Reached;
 
@@ -33,7 +33,7 @@ const PEAK: &str = "peak";
 const BELOW: &str = "below";
 
 /// Shows the form that changes a limit, with the highest value that work reached last week.
-pub(super) fn form(viewer: &Viewer, limit: &LimitView, peak: Option<&Reached>) -> Markup {
+pub(super) fn form(viewer: &Viewer, limit: &LimitView, peak: Option<&Reached>, open_grants: u64) -> Markup {
     let LimitView { name, value, .. } = limit;
     let unit = shown_unit(name, *value);
     html! {
@@ -46,6 +46,9 @@ pub(super) fn form(viewer: &Viewer, limit: &LimitView, peak: Option<&Reached>) -
                         @for (word, ms) in TIMES { option value=(ms) selected[ms == unit] { (word) } }
                     } }
                 }
+            }
+            @if name.starts_with("grant_") && open_grants > 0 {
+                p.faint { "It holds for the work that is open, too: " (plural(open_grants, "grant", "grants")) "." }
             }
             @if let Some(peak) = peak {
                 p.faint { "Highest in the last seven days: " (quantity(name, peak.value)) (limits::reached_by(peak)) "." }

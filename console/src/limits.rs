@@ -6,6 +6,7 @@ use std::path::Path;
 
 use axum::extract::{Query, State};
 use axum::response::Response;
+use lastword_broker::Live;
 use lastword_facts::fact::Role;
 use lastword_facts::policy::Ruling;
 use lastword_server::Context;
@@ -44,6 +45,7 @@ struct Shown<'a> {
     viewer: &'a Viewer,
     limits: &'a LimitsView,
     week: &'a Week,
+    open_grants: u64,
     /// The limit whose form is open.
     changing: Option<&'a str>,
 }
@@ -57,12 +59,16 @@ pub(super) async fn page(
 ) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
     let limits = limits::in_force(&ctx).await?;
-    let in_force = ctx.handle.query(|live| live.state.limits.clone()).await?;
+    let look = |live: &Live<'_>| {
+        let open = live.state.grants.iter().filter(|(_, grant)| grant.end.is_none()).count() as u64;
+        (live.state.limits.clone(), open)
+    };
+    let (in_force, open_grants) = ctx.handle.query(look).await?;
     let written = policy::comments(&ctx).await?;
     let week = figures::week(&ctx, viewer.caller).await?;
     let changed = limits.items.iter().filter(|limit| limit.value != limit.default).count() as u64;
     let changing = wanted.get("change").map(String::as_str);
-    let shown = Shown { ctx: &ctx, viewer: &viewer, limits: &limits, week: &week, changing };
+    let shown = Shown { ctx: &ctx, viewer: &viewer, limits: &limits, week: &week, open_grants, changing };
     let main = html! {
         (heading("Limits", &html! { span.faint { (plural(changed, "limit differs", "limits differ")) " from the default" } }))
         p #profile { "Profile " b { (limits.profile) } ", " (set_at(&ctx, "profile")) ". " (bound::about(in_force.profile)) " Limits that are set one by one win over it; the values below are in force." }
@@ -131,7 +137,7 @@ impl Shown<'_> {
                     @if changed { b { (quantity(&limit.name, limit.value)) } } @else { (quantity(&limit.name, limit.value)) }
                     @if changed { div.faint { "default " (quantity(&limit.name, limit.default)) } }
                     @if changed || self.ctx.config.set_at(&limit.name).is_some() { div.faint { (set_at(self.ctx, &limit.name)) } }
-                    @if may_change && is_changing { (limit_forms::form(self.viewer, limit, self.week.reached.get(limit.name.as_str()))) }
+                    @if may_change && is_changing { (limit_forms::form(self.viewer, limit, self.week.reached.get(limit.name.as_str()), self.open_grants)) }
                     @else if may_change {
                         " " a aria-label={ "Change " (limit.name) } href={ (url("/limits")) "?change=" (limit.name) "#" (limit.name) } { "Change" }
                     }

@@ -208,21 +208,24 @@ fn work(viewer: &Viewer, moment: &Moment, now: &Now) -> Markup {
             @if now.running.is_empty() { p.faint { "No work is open." @if viewer.role <= Role::Operator { " " a href=(url("/compose")) { "Ask an agent" } } } }
             ul.lines { @for work in &now.running { (runs(viewer, moment, work)) } }
             @if now.running_more > 0 { p.faint { "and " (now.running_more) " more" } }
-            @if !now.paused.is_empty() {
-                div #paused-agents {
+            @if !(now.paused.is_empty() && now.paused_work.is_empty()) {
+                div #paused-by-humans {
                     p { "Paused or stopped by a human:" }
-                    ul.lines { @for name in &now.paused { li.steps { (name_link(name)) (resume(viewer, name)) } } }
+                    ul.lines {
+                        @for name in &now.paused { li.steps { (name_link(name)) (resume(viewer, "agents", name)) } }
+                        @for reference in &now.paused_work { li.steps { (conversation(reference)) (resume(viewer, "conversations", reference)) } }
+                    }
                 }
             }
         }
     }
 }
 
-/// Shows the button that lets a paused or stopped agent go on.
-fn resume(viewer: &Viewer, name: &str) -> Markup {
+/// Shows the button that lets a paused or stopped agent or conversation go on.
+fn resume(viewer: &Viewer, of: &str, name: &str) -> Markup {
     html! {
         @if viewer.role <= Role::Operator {
-            (viewer.form(&format!("resume-{}", encoded(name)), &format!("/agents/{}/resume", encoded(name)), &html! {
+            (viewer.form(&format!("resume-{of}-{}", encoded(name)), &format!("/{of}/{}/resume", encoded(name)), &html! {
                 button.quiet type="submit" aria-label={ "Resume " (name) } { "Resume" }
             }))
         }

@@ -13,7 +13,7 @@ use super::markdown;
 use super::pages::in_tree;
 use super::parts::{badge, bytes, conversation, foreign_line, reason_of, room, spent, time, url};
 use super::terms::told_of;
-use super::work::{Happened, Mark, Work, Works, duration};
+use super::work::{Happened, Mark, TIMED_OUT, Work, Works, duration};
 use crate::reads::history::{History, HistoryEntry};
 
 /// The characters that are shown of a message.
@@ -159,7 +159,7 @@ fn marked(showing: &Showing<'_>, mark: &Mark, line: &HistoryEntry) -> Markup {
         },
         Happened::Question(id, body, settled) => html! {
             li.mark data-row tabindex="-1" {
-                (badge(settled.unwrap_or("open"))) " question " a data-open-row href={ (url("/questions/")) (id) } { (id) } ": " (markdown::line(body, 140))
+                (badge(settled.unwrap_or(if **body == *TIMED_OUT { "timed out" } else { "open" }))) @if **body != *TIMED_OUT { " question" } " " a data-open-row href={ (url("/questions/")) (id) } { (id) } ": " (markdown::line(body, 140))
             }
         },
     }

@@ -13,7 +13,7 @@ use lastword_wire::Outcome;
 use crate::reads::history::{History, HistoryEntry};
 
 /// What the broker asks about a request that timed out.
-const TIMED_OUT: &str = "Nobody finished it in time. Ask again, ask another agent, or dismiss it?";
+pub(super) const TIMED_OUT: &str = "Nobody finished it in time. Ask again, ask another agent, or dismiss it?";
 
 /// A stretch of time; it has no end while it lasts.
 #[derive(Clone, Copy, Debug)]

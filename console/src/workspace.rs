@@ -74,13 +74,13 @@ fn choices(viewer: &Viewer, workspace: &Workspace, asked: QuestionParams) -> Mar
                 dd { "Agents receive their queued deliveries and can send again." }
             } @else if asked.resume { dd { "It is active already." } }
             @if !asked.resume {
-                @if workspace.running != Running::Stopped {
-                    dt { (form("stop", html! { button.danger.filled type="submit" { "Stop everything" } })) }
-                    dd { "Cancels all open work and notifies the requesters. Nothing is delivered or sent until a human resumes. Cancelled work is not restored." }
-                }
                 @if workspace.running == Running::Active {
                     dt { (form("pause", html! { button type="submit" { "Pause" } })) }
                     dd { "Nothing new is delivered or sent. Open work is kept and continues when a human resumes." }
+                }
+                @if workspace.running != Running::Stopped {
+                    dt { (form("stop", html! { button.danger.filled type="submit" { "Stop everything" } })) }
+                    dd { "Cancels all open work and notifies the requesters. Nothing is delivered or sent until a human resumes. Cancelled work is not restored." }
                 }
             }
         }

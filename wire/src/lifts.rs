@@ -83,7 +83,11 @@ impl LiftStep {
             Code::Paused | Code::Stopped => refusal.subject.as_deref().map(|on| resume(on, at)),
             Code::TurnsSoft | Code::TurnsHard if refusal.room().is_some() => refusal.room().map(Self::of_room),
             Code::Latched | Code::TurnsSoft | Code::TurnsHard | Code::NoProgress => {
-                at.reference.map(|on| resume(on, RefusedAt { agent: None, ..at }))
+                let lifted = |on| LiftStep {
+                    text: format!("A human lifts the hold on {on}."),
+                    ..resume(on, RefusedAt { agent: None, ..at })
+                };
+                at.reference.map(lifted)
             }
             code => {
                 let (lift, on) = (Lift::of(code, refusal.lacks(), cost.unwrap_or(0))?, at.reference?);

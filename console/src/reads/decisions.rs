@@ -64,6 +64,15 @@ pub(crate) struct TimedOut {
     pub(crate) message: Seq,
 }
 
+/// What a human paused or stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PausedScope {
+    /// The agent.
+    Agent,
+    /// The workspace.
+    Workspace,
+}
+
 /// A pending or settled decision, and the work that it belongs to.
 pub(crate) struct Decision {
     /// The question or held call.
@@ -73,8 +82,8 @@ pub(crate) struct Decision {
     pub(crate) due: Option<Time>,
     /// For a held call or an agent's question: when its turn's lease ends unless it is renewed, which withdraws it.
     pub(crate) lease_until: Option<Time>,
-    /// For a held call: that its agent is paused or stopped, by itself or with the workspace.
-    pub(crate) agent_state: Option<Running>,
+    /// For a held call: that its agent is paused or stopped, or the workspace.
+    pub(crate) agent_state: Option<(PausedScope, Running)>,
     /// The priority of the request that it holds up.
     pub(crate) priority: Priority,
     /// The requests that led to it, from the root on.
@@ -169,7 +178,7 @@ pub(super) struct DecisionRow {
     conv: Option<ConvId>,
     due: Option<Time>,
     lease_until: Option<Time>,
-    agent_state: Option<Running>,
+    agent_state: Option<(PausedScope, Running)>,
     priority: Priority,
     at: Time,
     chain: Vec<RequestLink>,
@@ -465,8 +474,10 @@ fn row(state: &State, id: DecisionId) -> Option<DecisionRow> {
     let due = due.into_iter().chain(lease_until).min();
     let caller = if let DecisionId::Call(id) = id { state.approvals.get(&id) } else { None };
     let caller = caller.and_then(|known| state.agent(known.agent));
-    let agent_state =
-        caller.map(|agent| agent.running.max(state.running)).filter(|running| *running != Running::Active);
+    let agent_state = caller.and_then(|agent| {
+        let scopes = [(PausedScope::Workspace, state.running), (PausedScope::Agent, agent.running)];
+        scopes.into_iter().find(|(_, running)| *running != Running::Active)
+    });
     let held = match id {
         DecisionId::Question(_) | DecisionId::Call(_) => Vec::new(),
         DecisionId::Latch(id) => views::held_tasks(state, state.incidents.get(&id)?),

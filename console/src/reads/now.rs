@@ -23,6 +23,8 @@ use super::work_state::{WorkState, asking, is_away, is_stuck, works};
 
 /// The most lines in a list.
 const LINES_MAX: usize = 12;
+/// The most paused conversations that are named.
+const PAUSED_MAX: usize = 12;
 /// The most lines about what went wrong, in the short list.
 const WRONG_MAX: usize = 8;
 /// The most lines about what went wrong, in the whole list.
@@ -34,6 +36,8 @@ pub(crate) struct Now {
     pub(crate) waiting: Waiting,
     /// The names of the agents that a human paused or stopped.
     pub(crate) paused: Vec<String>,
+    /// The REFs of the conversations that a human paused.
+    pub(crate) paused_work: Vec<String>,
     /// The number of messages to the caller that it has not taken yet.
     pub(crate) unread: usize,
     /// The open grants, newest first.
@@ -147,6 +151,7 @@ pub(crate) struct Today {
 /// What is read from the state in one step.
 struct Look {
     paused: Vec<String>,
+    paused_work: Vec<String>,
     unread: usize,
     running: Vec<(Option<Seq>, RunningWork)>,
     more: usize,
@@ -221,7 +226,7 @@ const AT_ONCE_MS: u64 = 5_000;
 /// The fewest agents that do so; two may be chance.
 const AT_ONCE_AGENTS: usize = 3;
 
-/// Puts the requests together to which several agents stopped responding at once, in the place of the newest.
+/// Puts the requests together to which several agents stopped responding at once, above the others.
 fn at_once(ended: Vec<EndedRequest>, endings: &BTreeMap<Seq, Ending>) -> Vec<EndedRequest> {
     // Each line is of another agent.
     let mut groups: Vec<(EndedRequest, Vec<EndedRequest>)> = Vec::new();
@@ -235,17 +240,15 @@ fn at_once(ended: Vec<EndedRequest>, endings: &BTreeMap<Seq, Ending>) -> Vec<End
             None => groups.push((one, Vec::new())),
         }
     }
-    let lines = groups.into_iter().flat_map(|(mut first, others)| {
-        if others.len() + 1 < AT_ONCE_AGENTS {
-            return std::iter::once(first).chain(others);
-        }
+    let (many, few): (Vec<_>, Vec<_>) = groups.into_iter().partition(|(_, others)| others.len() + 1 >= AT_ONCE_AGENTS);
+    let merged = many.into_iter().map(|(mut first, others)| {
         for mut one in others {
             let alike = std::mem::take(&mut one.alike);
             first.alike.extend(std::iter::once(one).chain(alike));
         }
-        std::iter::once(first).chain(Vec::new())
+        first
     });
-    lines.collect()
+    merged.chain(few.into_iter().flat_map(|(first, others)| std::iter::once(first).chain(others))).collect()
 }
 
 /// How much of what went wrong is listed.
@@ -275,7 +278,9 @@ pub(crate) async fn now(ctx: &Context, caller: Caller, listing: Listing) -> Resu
     let human = caller.principal.agent();
     let mut look = ctx.handle.query(move |live| look(live, human)).await?;
     let wrong_all = look.people.len() + look.ended.len();
-    look.ended = grouped(look.ended);
+    look.ended.truncate(WRONG_ALL_MAX);
+    let mut endings = subjects::endings(ctx, look.ended.iter().filter_map(|one| one.answer).collect()).await?;
+    look.ended = at_once(by_reason(grouped(look.ended), &endings), &endings);
     let mut wrong = look.people;
     wrong.truncate(listing.lines_max());
     look.ended.truncate(listing.lines_max() - wrong.len());
@@ -285,10 +290,7 @@ pub(crate) async fn now(ctx: &Context, caller: Caller, listing: Listing) -> Resu
     let alike = look.ended.iter().flat_map(|ended| &ended.alike).take(WRONG_ALL_MAX).map(|one| one.request);
     let ended = look.ended.iter().flat_map(|ended| [Some(ended.request), ended.answer]).flatten().chain(alike);
     let texts = subjects::texts(ctx, seqs.chain(ended).collect()).await?;
-    let answers = look.ended.iter().flat_map(|ended| std::iter::once(ended).chain(&ended.alike));
-    let mut endings = subjects::endings(ctx, answers.filter_map(|one| one.answer).collect()).await?;
     let line = |seq: Option<Seq>| seq.and_then(|seq| texts.get(&seq)).map(|text| subjects::first_line(text));
-    look.ended = at_once(by_reason(look.ended, &endings), &endings);
     let subject = |(seq, work)| RunningWork { subject: line(seq).unwrap_or_default(), ..work };
     let running = look.running.into_iter().map(subject).collect();
     wrong.extend(look.ended.into_iter().map(|ended| {
@@ -318,6 +320,7 @@ pub(crate) async fn now(ctx: &Context, caller: Caller, listing: Listing) -> Resu
     Ok(Now {
         waiting,
         paused: look.paused,
+        paused_work: look.paused_work,
         unread: look.unread,
         running,
         running_more: look.more,
@@ -352,7 +355,19 @@ fn look(live: &Live<'_>, human: AgentId) -> Look {
     let of_agents = state.live_by_name().into_iter().filter_map(|id| state.agent(id)).filter(|agent| !agent.is_human());
     let paused =
         of_agents.filter(|agent| agent.running != Running::Active).map(|agent| agent.name().to_owned()).collect();
-    Look { paused, unread, running, more, states, ended: ended(state), people: people(live), today: today(live) }
+    let convs = state.conversations.range(..).filter(|(_, conv)| conv.running == Running::Paused);
+    let paused_work = convs.map(|(_, conv)| conv.reference.to_string()).take(PAUSED_MAX).collect();
+    Look {
+        paused,
+        paused_work,
+        unread,
+        running,
+        more,
+        states,
+        ended: ended(state),
+        people: people(live),
+        today: today(live),
+    }
 }
 
 /// Returns the open tasks of a grant.
@@ -369,10 +384,8 @@ fn work_state(live: &Live<'_>, grant: &Grant, tasks: &[(TaskId, &Task)], asking:
         WorkState::Held
     } else if running != Running::Active {
         WorkState::Controlled(running)
-    } else if grant.human_waits > 0 {
-        WorkState::WaitsForHuman
     } else {
-        WorkState::of(live, tasks, asking)
+        WorkState::of(live, tasks, asking, grant.human_waits > 0)
     }
 }
 

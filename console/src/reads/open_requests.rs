@@ -6,6 +6,7 @@ use lastword_broker::Live;
 use lastword_core::state::{Phase, Task};
 use lastword_facts::fact::Part;
 use lastword_facts::ids::{AgentId, ConvId, TaskId};
+use lastword_facts::status::Running;
 use lastword_facts::{MessageType, Seq, Time};
 use lastword_server::calls::{audit, subjects};
 use lastword_server::views::{self, Shown};
@@ -114,7 +115,8 @@ fn open(live: &Live<'_>, convs: &[ConvId]) -> Vec<OpenRequest> {
 fn doing(live: &Live<'_>, task: &Task, asks: bool) -> Doing {
     match task.phase {
         // In the order in which an agent's own state is told.
-        _ if live.state.is_parked(task) => Doing::Held,
+        // A pause is told by the state of the whole.
+        _ if live.state.is_parked(task) && live.state.running_in(task.conv) == Running::Active => Doing::Held,
         _ if asks => Doing::WaitsForHuman,
         Phase::Open(_) => Doing::Working,
         _ if task.children.is_empty() && controlled(live.state, task).is_some() => Doing::Controlled,

@@ -31,14 +31,14 @@ pub(crate) enum WorkState {
 }
 
 impl WorkState {
-    /// Returns what tasks do that nothing holds and no human paused.
-    pub(super) fn of(live: &Live<'_>, tasks: &[(TaskId, &Task)], asking: &BTreeSet<TaskId>) -> Self {
-        if tasks.iter().any(|(id, _)| asking.contains(id)) {
+    /// Returns what tasks do in a conversation that nothing holds and no human paused. `waits` says that one waits for a human.
+    pub(super) fn of(live: &Live<'_>, tasks: &[(TaskId, &Task)], asking: &BTreeSet<TaskId>, waits: bool) -> Self {
+        if let Some(running) = all_controlled(live.state, tasks) {
+            Self::Controlled(running)
+        } else if waits || tasks.iter().any(|(id, _)| asking.contains(id)) {
             Self::WaitsForHuman
         } else if tasks.iter().any(|(id, task)| works(*id, task, asking)) {
             Self::Working
-        } else if let Some(running) = all_controlled(live.state, tasks) {
-            Self::Controlled(running)
         } else if tasks.iter().any(|(_, task)| is_stuck(live, task))
             && tasks.iter().all(|(_, task)| !task.children.is_empty() || is_stuck(live, task))
         {
@@ -77,10 +77,8 @@ impl ConversationState {
                 let all = || all.clone().chain(std::iter::once(conv));
                 let tasks = all().flat_map(|conv| &conv.open_tasks);
                 let tasks: Vec<(TaskId, &Task)> = tasks.filter_map(|id| Some((*id, state.tasks.get(id)?))).collect();
-                if all().any(|conv| views::waits_for_human(state, conv)) {
-                    return Self::Open(WorkState::WaitsForHuman);
-                }
-                Self::Open(WorkState::of(live, &tasks, asking))
+                let waits = all().any(|conv| views::waits_for_human(state, conv));
+                Self::Open(WorkState::of(live, &tasks, asking, waits))
             }
         }
     }

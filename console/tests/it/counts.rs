@@ -69,11 +69,37 @@ async fn the_pieces_of_open_work_are_counted_by_what_they_do_and_add_up_to_the_b
     for who in ["kilo", "hive"] {
         world.post(who, "/v1/approvals", json!({"tool": "Bash", "arguments": {"command": who}})).await.is(201);
     }
-    // An agent that is paused asks all the same.
+    // What an agent asks that is paused waits as a decision, and its work is paused.
     world.post("operator", "/v1/agents/hive/pause", json!({})).await.is(204);
     let now = Browser::as_human(&world, "anna").await.get("/").await.is(200);
-    assert_eq!(number(&now, "pieces of work: 2 waiting for you, 1 working, 1 queued"), 4);
-    assert_eq!(now.text.matches("<span class=\"badge warn\">waiting for you</span>").count(), 2, "{}", now.text);
+    assert_eq!(number(&now, "pieces of work: 1 paused, 1 waiting for you, 1 working, 1 queued"), 4);
+    assert_eq!(now.text.matches("<span class=\"badge warn\">waiting for you</span>").count(), 1, "{}", now.text);
+    now.has("TWO-1</a>").has("data-waiting=\"2\"");
+}
+
+#[tokio::test]
+async fn a_paused_conversation_and_its_agent_are_paused_on_every_page_until_the_front_page_resumes_it() {
+    let world = World::with(&["kilo"]).await;
+    world.send("operator", "kilo", "ONE-1", "job").await.is(201);
+    world.take("kilo").await;
+    let browser = Browser::signed_in(&world).await;
+    browser.post("/conversations/ONE-1/pause", &[]).await.is(200);
+    let paused = "<span class=\"badge warn\">paused</span>";
+    let now =
+        browser.get("/").await.is(200).has("piece of work: 1 paused").has("action=\"/conversations/ONE-1/resume\"");
+    now.has("has an open turn").lacks("is held");
+    browser.get("/conversations").await.is(200).has(&format!("ONE-1</a> {paused}"));
+    browser
+        .get("/conversations/ONE-1")
+        .await
+        .is(200)
+        .has(&format!("ONE-1</h1>{paused}"))
+        .has("has an open turn")
+        .lacks("is held");
+    browser.get("/agents").await.is(200).has("no agent is working, 1 paused").has(paused);
+    browser.get("/agents/kilo").await.is(200).has(paused);
+    browser.post("/conversations/ONE-1/resume", &[]).await.is(200);
+    browser.get("/").await.is(200).lacks("Paused or stopped by a human").has("1 working");
 }
 
 #[tokio::test]

@@ -155,7 +155,7 @@ async fn the_card_of_an_agent_that_is_paused_says_that_an_approved_call_waits() 
     }
     world.post("operator", "/v1/agents/kilo/resume", json!({})).await.is(204);
     world.post("operator", "/v1/workspace/pause", json!({})).await.is(204);
-    browser.get(&path).await.is(200).has("kilo is paused: an approved call waits");
+    browser.get(&path).await.is(200).has("The workspace is paused: an approved call waits").lacks("Look at the agent");
 }
 
 #[tokio::test]

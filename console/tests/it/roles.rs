@@ -72,7 +72,7 @@ async fn an_agent_that_rests_is_given_more_for_today_on_its_page() {
     give("-5", "").await.is(400).has("`tokens` isn't an amount: &quot;-5&quot;");
     give("5", "much").await.is(400).has("`cost_usd` isn't an amount: &quot;much&quot;");
     give("5", "-1").await.is(400).has("a grant can't be reduced");
-    give("1000", "0.5").await.is(200).has("kilo may spend 1\u{202f}000 tokens and 0.5 dollars more today");
+    give("1000", "0.5").await.is(200).has("kilo may spend 1\u{202f}000 tokens and $0.50 more today");
     assert_eq!(world.get("operator", "/v1/agents/kilo").await.is(200)["rests_until"], Value::Null);
     // What is given counts from what is used.
     browser.get("/agents/kilo").await.is(200).has("200/1\u{202f}200");

@@ -87,10 +87,12 @@ pub fn waits_for_human(state: &State, conv: &Conversation) -> bool {
     !conv.open_tasks.is_empty() && state.at_work_in(conv).any(waits)
 }
 
-/// Returns the status of a conversation. Work that is open in a paused or stopped workspace is paused or stopped.
+/// Returns the status of a conversation. Open work below a paused or stopped conversation, or in such a workspace, is paused
+/// or stopped.
 pub fn standing(state: &State, conv: &Conversation) -> ConversationStatus {
     let open = !conv.open_tasks.is_empty();
-    let running = if open && conv.running == Running::Active { state.running } else { conv.running };
+    let above = || state.conv_of(conv.reference.as_str()).map_or(Running::Active, |id| state.running_in(id));
+    let running = if open { conv.running.max(above()).max(state.running) } else { conv.running };
     ConversationStatus::of(running, is_latched(state, conv), open)
 }
 
