@@ -86,7 +86,7 @@ async fn an_edited_call_keeps_what_was_requested_and_who_edited_it() {
         .post("kilo", "/v1/approvals/apr-1/use", json!({"tool": "shell", "arguments": {"cmd": "ls build"}}))
         .await
         .is(200);
-    browser.get("/approvals/apr-1").await.is(200).has("It was made as edited");
+    browser.get("/approvals/apr-1").await.is(200).has("kilo made it as edited.");
 }
 
 fn rule(call: &str, ruling: Ruling) -> ApprovalRule {
