@@ -15,8 +15,9 @@ use super::highlight::{Tone, tones};
 use super::layout::Moment;
 use super::parts::{Fold, clock, encoded, excerpt, foreign, foreign_line, plural, quantity, running_word, time, url};
 use super::session::Viewer;
-use crate::reads::decisions::{Decision, PausedScope};
+use crate::reads::decisions::Decision;
 use crate::reads::risk::{Alike, Differs, Risk, subject};
+use crate::reads::work_state::PausedScope;
 
 /// The subject of a call is shown unfolded up to this size, far beyond other texts.
 const SUBJECT_FOLD: Fold = Fold { bytes_max: 8_000, lines_max: 80 };

@@ -315,11 +315,8 @@ fn decided(viewer: &Viewer, moment: &Moment, decision: &Decision, held: &Approva
                     "The call was " @if held.state == ApprovalState::Withdrawn { "withdrawn" } @else { "denied" } ": " (why) "." (at)
                 } @else {
                     "The call was " (decided_as(held)) @if let Some(by) = &held.by { " by " b { (foreign_line(by)) } } (at) "."
-                    @match held.state {
-                        ApprovalState::Used => { " " (foreign_line(&held.agent)) " made it" @if held.requested.is_some() { " as edited" } "." },
-                        ApprovalState::Approved => { " " (foreign_line(&held.agent)) " hasn't made it." },
-                        _ => {},
-                    }
+                    @if held.state == ApprovalState::Used { " " (foreign_line(&held.agent)) " made it" @if held.requested.is_some() { " as edited" } "." }
+                    @else if held.state == ApprovalState::Approved { " " (foreign_line(&held.agent)) " hasn't made it." }
                 }
                 @if let Some(comment) = &held.comment { " " q { (foreign_line(comment)) } }
             }
@@ -339,10 +336,12 @@ fn undecided(held: &ApprovalView) -> Option<&'static str> {
 
 /// Returns the word for what was decided about a call, whether it was made since or not.
 const fn decided_as(held: &ApprovalView) -> &'static str {
-    match held.state {
-        ApprovalState::Approved | ApprovalState::Used if held.requested.is_some() => "edited and approved",
-        ApprovalState::Used => approval_word(ApprovalState::Approved),
-        state => approval_word(state),
+    // A call that was made was approved before.
+    let approved = matches!(held.state, ApprovalState::Approved | ApprovalState::Used);
+    match (approved, held.requested.is_some()) {
+        (true, true) => "edited and approved",
+        (true, false) => approval_word(ApprovalState::Approved),
+        (false, _) => approval_word(held.state),
     }
 }
 

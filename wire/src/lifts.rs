@@ -83,7 +83,7 @@ impl LiftStep {
             Code::Paused | Code::Stopped => refusal.subject.as_deref().map(|on| resume(on, at)),
             Code::TurnsSoft | Code::TurnsHard if refusal.room().is_some() => refusal.room().map(Self::of_room),
             Code::Latched | Code::TurnsSoft | Code::TurnsHard | Code::NoProgress => {
-                let lifted = |on| LiftStep {
+                let lifted = |on| Self {
                     text: format!("A human lifts the hold on {on}."),
                     ..resume(on, RefusedAt { agent: None, ..at })
                 };

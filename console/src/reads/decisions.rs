@@ -18,6 +18,7 @@ use lastword_server::{ApiError, Context};
 use lastword_wire::{ApprovalView, EscalationView, IncidentView, Notice};
 
 use super::risk::{self, Alike, Approved, Look, Reached, Risk};
+use super::work_state::PausedScope;
 
 /// The most settled decisions in the list.
 const SETTLED_MAX: usize = 20;
@@ -62,15 +63,6 @@ pub(crate) struct TimedOut {
     pub(crate) subject: String,
     /// The position of the request.
     pub(crate) message: Seq,
-}
-
-/// What a human paused or stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PausedScope {
-    /// The agent.
-    Agent,
-    /// The workspace.
-    Workspace,
 }
 
 /// A pending or settled decision, and the work that it belongs to.

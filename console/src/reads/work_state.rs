@@ -51,6 +51,15 @@ impl WorkState {
     }
 }
 
+/// What a human paused or stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PausedScope {
+    /// The agent.
+    Agent,
+    /// The workspace.
+    Workspace,
+}
+
 /// What a conversation does, or how it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConversationState {

@@ -159,10 +159,7 @@ pub(crate) const fn outcome(status: AnswerStatus, cause: EndReason) -> &'static 
 
 /// Returns what happened to a request whose answer the broker itself gives, for a human, who may have stopped it.
 pub(crate) fn outcome_for_human(status: AnswerStatus, cause: EndReason) -> &'static str {
-    match cause {
-        EndReason::Stopped => "This was stopped.",
-        _ => first_sentence(outcome(status, cause)),
-    }
+    if cause == EndReason::Stopped { "This was stopped." } else { first_sentence(outcome(status, cause)) }
 }
 
 /// Returns the first sentence of a text.
