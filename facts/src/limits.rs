@@ -3,9 +3,10 @@
 //! The struct, the documentation, `GET /v1/limits` and the keys of the configuration are all made from this table, so
 //! that no number is defined twice. The last word of a name is its unit.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::envelope::words;
 use crate::guards::GUARDS;
@@ -27,8 +28,8 @@ pub struct LimitRow {
 macro_rules! limits {
     ($($rule:literal $name:ident = $default:literal, $meaning:literal;)*) => {
         /// The limits in force. See [`LIMITS`] for rule, unit and meaning of each.
-        #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-        #[serde(from = "StoredLimits", into = "StoredLimits")]
+        #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+        #[serde(from = "StoredLimits")]
         pub struct Limits {
             $(#[doc = $meaning] pub $name: u64,)*
             /// The guards that only record what they would have refused (G7), by index in `GUARDS`.
@@ -56,6 +57,11 @@ macro_rules! limits {
             #[must_use]
             pub fn value(&self, name: &str) -> Option<u64> {
                 match name { $(stringify!($name) => Some(self.$name),)* _ => None }
+            }
+
+            /// Returns the name and the value of each limit, in the order of [`LIMITS`].
+            const fn values(&self) -> [(&'static str, u64); LIMITS.len()] {
+                [$((stringify!($name), self.$name),)*]
             }
 
             /// Sets the limit called `name`. Returns `false` if no limit has that name.
@@ -138,12 +144,22 @@ limits! {
 
 /// The stored form, by name, so that a log written before a limit or guard was added stays readable. A limit that it
 /// doesn't name has its default; a name that this program doesn't know is ignored.
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 struct StoredLimits {
     values: Vec<(Box<str>, u64)>,
     observed: Vec<Box<str>>,
     asker_approves: bool,
     approvers: Vec<AgentName>,
+}
+
+/// The same form as it is written: each snapshot has it, so it copies no name and looks none up.
+#[derive(Serialize)]
+#[serde(rename = "StoredLimits")]
+struct WrittenLimits<'a> {
+    values: Vec<(&'static str, u64)>,
+    observed: Vec<Cow<'static, str>>,
+    asker_approves: bool,
+    approvers: &'a [AgentName],
 }
 
 /// The name under which the profile is stored among the limits.
@@ -196,20 +212,20 @@ impl Limits {
     }
 }
 
-impl From<Limits> for StoredLimits {
-    fn from(limits: Limits) -> Self {
-        let values = LIMITS.iter().filter_map(|row| Some((row.name.into(), limits.value(row.name)?)));
-        let long = (limits.profile == Profile::Long).then(|| (PROFILE.into(), 1));
-        let observed = GUARDS.iter().filter_map(|guard| match limits.observed.observes(guard.name) {
+impl Serialize for Limits {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let long = (self.profile == Profile::Long).then_some((PROFILE, 1));
+        let observed = GUARDS.iter().enumerate().filter_map(|(index, guard)| match self.observed.contains(index) {
             true => Some(guard.name.into()),
             false => guard.observed.then(|| alloc::format!("{ENFORCED}{}", guard.name).into()),
         });
-        Self {
-            values: values.chain(long).collect(),
+        let written = WrittenLimits {
+            values: self.values().into_iter().chain(long).collect(),
             observed: observed.collect(),
-            asker_approves: limits.approvers.asker,
-            approvers: limits.approvers.agents,
-        }
+            asker_approves: self.approvers.asker,
+            approvers: &self.approvers.agents,
+        };
+        written.serialize(serializer)
     }
 }
 
@@ -436,8 +452,11 @@ mod tests {
     fn a_log_from_before_a_limit_joined_gives_it_its_default() {
         let mut limits = Limits { depth_max: 7, ..Limits::default() };
         limits.observed.observe("cycle");
-        let mut stored = StoredLimits::from(limits.clone());
-        assert_eq!(Limits::from(StoredLimits::from(limits.clone())), limits);
+        let written = postcard::to_allocvec(&limits).unwrap();
+        assert_eq!(postcard::from_bytes::<Limits>(&written).unwrap(), limits);
+        let mut stored: StoredLimits = postcard::from_bytes(&written).unwrap();
+        let names: Vec<&str> = stored.values.iter().map(|(name, _)| &**name).collect();
+        assert_eq!(names, LIMITS.iter().map(|row| row.name).collect::<Vec<_>>());
         stored.values.retain(|(name, _)| &**name != "hops_max");
         stored.values.push(("a_limit_of_the_future".into(), 1));
         assert_eq!(Limits::from(stored), limits, "hops_max was at its default");
