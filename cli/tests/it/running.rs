@@ -12,6 +12,8 @@ use crate::program::{Ended, PATH, Server, lastword};
 
 /// Longest wait; no test needs nearly as long.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Longest time between two looks at a condition.
+const PAUSE_MAX: Duration = Duration::from_millis(50);
 
 /// `lastword run`, with its events read; killed when the test ends.
 pub(crate) struct Running {
@@ -157,12 +159,15 @@ pub(crate) fn wait_for(what: &str, condition: impl FnMut() -> bool) {
 
 /// Waits for a condition that another process brings about; returns whether it did.
 pub(crate) fn comes(mut condition: impl FnMut() -> bool) -> bool {
-    let pause = Duration::from_millis(10);
-    for _ in 0..PATIENCE.as_millis() / pause.as_millis() {
+    // Many conditions start the program, which costs as much as what they wait for: the longer it takes, the rarer it is asked.
+    let (mut pause, mut waited) = (Duration::from_millis(10), Duration::ZERO);
+    while waited < PATIENCE {
         if condition() {
             return true;
         }
         std::thread::sleep(pause);
+        waited += pause;
+        pause = PAUSE_MAX.min(pause * 3 / 2);
     }
     false
 }
