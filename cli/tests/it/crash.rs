@@ -17,7 +17,7 @@ const SENDERS: usize = 6;
 
 /// Returns the number of kills; `LASTWORD_KILLS=200` for the long run.
 fn kills() -> usize {
-    std::env::var_os("LASTWORD_KILLS").and_then(|n| n.to_str()?.parse().ok()).unwrap_or(12)
+    std::env::var_os("LASTWORD_KILLS").and_then(|n| n.to_str()?.parse().ok()).unwrap_or(8)
 }
 
 #[test]

@@ -8,7 +8,7 @@ use lastword_sim::cluster::{Broken, Cluster, Met, Played, Scene, Wrong, play};
 
 /// The seeds of the team, and four times those of the race: `LASTWORD_SEEDS=20000` for the long run.
 fn seeds() -> u64 {
-    std::env::var_os("LASTWORD_SEEDS").and_then(|s| s.to_str()?.parse().ok()).unwrap_or(200)
+    std::env::var_os("LASTWORD_SEEDS").and_then(|s| s.to_str()?.parse().ok()).unwrap_or(100)
 }
 
 /// Plays a seed, and if it breaks a promise once more with its history.

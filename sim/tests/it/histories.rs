@@ -13,7 +13,7 @@ use lastword_facts::names::{AgentName, Ref};
 use lastword_facts::{Code, MessageType};
 use lastword_sim::{Campaign, Explored, Pace, Setting, Style, World, explore, run};
 
-/// The factor by which the campaigns are longer than by default: `LASTWORD_SIM_SCALE=100` for the long run.
+/// The factor by which the campaigns are longer than by default: `LASTWORD_SIM_SCALE=200` for the long run.
 fn scale() -> u64 {
     std::env::var_os("LASTWORD_SIM_SCALE").and_then(|s| s.to_str()?.parse().ok()).unwrap_or(1)
 }
@@ -120,7 +120,7 @@ const MET: [Code; 35] = [
 #[test]
 fn random_adversaries_at_real_parameters_never_pass_the_bound() {
     let setting = Setting::new(Limits::default(), 8, 4_000, Pace::Hours);
-    let done = campaign("adversaries", &setting, 40);
+    let done = campaign("adversaries", &setting, 20);
     assert_eq!(done.peaks.charged, 64, "the bound is reached, or the run shows nothing");
     assert_met("adversaries", &done, &MET);
     assert_met("adversaries", &done, &[Code::FanOut, Code::TurnsSoft, Code::TurnsHard, Code::NotApproved]);
@@ -159,7 +159,7 @@ fn small_totals() -> Limits {
 fn random_adversaries_at_small_totals_meet_each_of_them() {
     for pace in PACES {
         let what = format!("small totals, {pace:?}");
-        let done = campaign(&what, &Setting::new(small_totals(), 6, 3_000, pace), 60);
+        let done = campaign(&what, &Setting::new(small_totals(), 6, 3_000, pace), 30);
         assert_eq!((done.peaks.charged, done.peaks.turns), (24, 14), "{what}: the totals are reached");
         let expected = [
             Code::GrantMessages,
@@ -189,7 +189,7 @@ fn the_structural_bound_is_reached_exactly_and_never_passed() {
         ..Limits::default()
     };
     for pace in PACES {
-        let done = campaign(&format!("structure, {pace:?}"), &Setting::new(limits.clone(), 8, 3_000, pace), 40);
+        let done = campaign(&format!("structure, {pace:?}"), &Setting::new(limits.clone(), 8, 3_000, pace), 20);
         assert_eq!(done.peaks.waking, 2 * limits.bound_tasks() - 1);
     }
 }
@@ -212,7 +212,7 @@ fn the_bound_of_turns_is_reached_and_never_passed() {
         assert_eq!(limits.bound_turns(), bound);
         for pace in PACES {
             let setting = Setting { style: Style::Spenders, ..Setting::new(limits.clone(), 5, 3_000, pace) };
-            let done = campaign(&format!("turns, A = {runs}, C = {questions}, {pace:?}"), &setting, 60);
+            let done = campaign(&format!("turns, A = {runs}, C = {questions}, {pace:?}"), &setting, 30);
             assert!((reached..=bound).contains(&done.peaks.turns), "{} of {bound}", done.peaks.turns);
         }
     }

@@ -26,7 +26,7 @@ const DIR: &str = "LASTWORD_POWER_DIR";
 
 /// Returns the number of power cuts; `LASTWORD_CUTS=600` for the long run.
 fn cuts() -> usize {
-    std::env::var_os("LASTWORD_CUTS").and_then(|n| n.to_str()?.parse().ok()).unwrap_or(40)
+    std::env::var_os("LASTWORD_CUTS").and_then(|n| n.to_str()?.parse().ok()).unwrap_or(24)
 }
 
 /// Returns the seed for moments and losses; `LASTWORD_SEED=7` for others.

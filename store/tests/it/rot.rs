@@ -16,7 +16,7 @@ use crate::sample::message;
 
 /// Returns how many bits are flipped in each file, one at a time; `LASTWORD_FLIPS=20000` for the long run.
 fn flips() -> usize {
-    std::env::var_os("LASTWORD_FLIPS").and_then(|n| n.to_str()?.parse().ok()).unwrap_or(300)
+    std::env::var_os("LASTWORD_FLIPS").and_then(|n| n.to_str()?.parse().ok()).unwrap_or(150)
 }
 
 /// Returns the seed that chooses the bits; `LASTWORD_SEED=7` for others.
