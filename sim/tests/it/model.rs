@@ -140,6 +140,9 @@ impl Act {
     }
 }
 
+/// Room for the bytes of a state.
+const BYTES_MAX: usize = 64 * 1024;
+
 /// A state of the model. Cloning it is cheap.
 #[derive(Clone, Debug)]
 struct Node(Arc<Inner>);
@@ -184,7 +187,10 @@ impl Node {
     fn new(mut inner: Inner) -> Self {
         let Inner { world, acts, acted, keyed, broke, .. } = &inner;
         let held = (world.now(), world.core().state(), world.witness());
-        let bytes = postcard::to_extend(&held, Vec::with_capacity(8 * 1024)).expect("the state is serializable");
+        // No `Vec`: rustc would take what writes to one from the store, which is compiled without optimisations, and half of the
+        // model's time would be spent there.
+        let mut buffer = [0; BYTES_MAX];
+        let bytes = postcard::to_slice(&held, &mut buffer).expect("the state has room");
         let mut hash = DefaultHasher::new();
         (bytes, acts, acted, keyed, broke).hash(&mut hash);
         inner.key = hash.finish();
