@@ -251,6 +251,16 @@ pub(super) async fn one(
         }
         (rests(&member))
         @if let Some(sent) = &last { (last_signs(&viewer, &moment, &member, sent.as_ref())) }
+        @if agent && view.state == Running::Active && matches!(member.activity(), Activity::Paused | Activity::Stopped) {
+            p #paused-around {
+                @if member.turns.is_empty() { "The workspace is paused or stopped, and its work with it." }
+                @else {
+                    "A human paused or stopped what it works on, or the workspace: "
+                    @for (index, turn) in member.turns.iter().enumerate() { @if index > 0 { ", " } (conversation(&turn.reference)) }
+                    ". Resume it there."
+                }
+            }
+        }
         @if agent {
             (viewer.allowed(Role::Operator, "Pausing or stopping an agent", || controls(&viewer, &name, view.state)))
         }

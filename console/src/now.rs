@@ -204,7 +204,7 @@ fn sentence(decision: &Decision, here: &str) -> Markup {
 fn work(viewer: &Viewer, moment: &Moment, now: &Now) -> Markup {
     html! {
         section.card #runs aria-labelledby="runs-title" {
-            header { h2 #runs-title { "Open work" } span.grow {} a href=(url("/conversations?state=active")) { "Work" } }
+            header { h2 #runs-title { "Open work" } span.grow {} a href=(url("/conversations")) { "Work" } }
             @if now.running.is_empty() { p.faint { "No work is open." @if viewer.role <= Role::Operator { " " a href=(url("/compose")) { "Ask an agent" } } } }
             ul.lines { @for work in &now.running { (runs(viewer, moment, work)) } }
             @if now.running_more > 0 { p.faint { "and " (now.running_more) " more" } }
@@ -257,7 +257,12 @@ fn who(viewer: &Viewer, work: &RunningWork) -> Markup {
     };
     match work.state {
         // What is held or paused lets an open turn end, and nothing follows it.
-        WorkState::Held | WorkState::Controlled(_) => html! {
+        WorkState::Controlled(_) => {
+            let open: BTreeSet<&String> = work.asking.iter().chain(&work.working).collect();
+            let open: Vec<String> = open.into_iter().cloned().collect();
+            html! { (has(&open, " has an open turn", " have open turns")) (has(&work.queued, " has it queued", " have it queued")) }
+        }
+        WorkState::Held => html! {
             (has(&work.asking, &one_waits, &many_wait)) (has(&work.working, " has an open turn", " have open turns"))
             (has(&work.queued, " has it queued", " have it queued"))
         },

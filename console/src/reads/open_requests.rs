@@ -117,9 +117,9 @@ fn doing(live: &Live<'_>, task: &Task, asks: bool) -> Doing {
         // In the order in which an agent's own state is told.
         // A pause is told by the state of the whole.
         _ if live.state.is_parked(task) && live.state.running_in(task.conv) == Running::Active => Doing::Held,
+        _ if task.children.is_empty() && controlled(live.state, task).is_some() => Doing::Controlled,
         _ if asks => Doing::WaitsForHuman,
         Phase::Open(_) => Doing::Working,
-        _ if task.children.is_empty() && controlled(live.state, task).is_some() => Doing::Controlled,
         // Others still work for it.
         _ if task.children.is_empty() && is_gone(live, task.agent) => Doing::Gone,
         Phase::Queued => Doing::Queued,

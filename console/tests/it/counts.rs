@@ -74,7 +74,14 @@ async fn the_pieces_of_open_work_are_counted_by_what_they_do_and_add_up_to_the_b
     let now = Browser::as_human(&world, "anna").await.get("/").await.is(200);
     assert_eq!(number(&now, "pieces of work: 1 paused, 1 waiting for you, 1 working, 1 queued"), 4);
     assert_eq!(now.text.matches("<span class=\"badge warn\">waiting for you</span>").count(), 1, "{}", now.text);
-    now.has("TWO-1</a>").has("data-waiting=\"2\"");
+    now.has("TWO-1</a>").has("data-waiting=\"2\"").lacks("hive</a> is waiting for you");
+    let browser = Browser::signed_in(&world).await;
+    browser
+        .get("/conversations/TWO-1")
+        .await
+        .is(200)
+        .has("<b>hive</b> is paused: what is open waits for it")
+        .lacks("</b> is waiting");
 }
 
 #[tokio::test]
@@ -97,7 +104,12 @@ async fn a_paused_conversation_and_its_agent_are_paused_on_every_page_until_the_
         .has("has an open turn")
         .lacks("is held");
     browser.get("/agents").await.is(200).has("no agent is working, 1 paused").has(paused);
-    browser.get("/agents/kilo").await.is(200).has(paused);
+    browser
+        .get("/agents/kilo")
+        .await
+        .is(200)
+        .has(paused)
+        .has("or the workspace: <a class=\"ref\" href=\"/conversations/ONE-1\"");
     browser.post("/conversations/ONE-1/resume", &[]).await.is(200);
     browser.get("/").await.is(200).lacks("Paused or stopped by a human").has("1 working");
 }
