@@ -136,6 +136,12 @@ test('the outcome of a decision moves no other card', async () => {
   await page.mouse.up();
   await page.locator('#flash .flash').waitFor();
   assert.deepEqual(await at(), was);
+  // The card stays in its place; what counts and what decides are told and gone.
+  await page.locator(`#${first}.settled`).waitFor();
+  const waiting = await page.locator('#waiting').getAttribute('data-waiting');
+  await page.locator('#main > .heading').getByText(`${waiting} pending decision`).waitFor();
+  assert.ok(await approve(first).isHidden());
+  assert.deepEqual(await at(), was);
 });
 
 test('what is new is shown by a press of its note', async () => {

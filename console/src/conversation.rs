@@ -19,21 +19,21 @@ use lastword_wire::{
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::conversations::standing;
+use super::conversations::{standing, work_badge};
 use super::forms::Form;
 use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
 use super::pages::{View, ViewParams};
 use super::parts::{
-    about, badge, bar, capital, conversation, done_word, encoded, foreign_line, money, number, plural, quantity,
-    running_word, spent, time, tokens as counted, url,
+    about, badge, bar, capital, conversation, done_word, encoded, foreign_line, money, number, plural, quantity, spent,
+    time, tokens as counted, url,
 };
 use super::session::Viewer;
 use super::{claims, decision, exchange, film, graph, incidents, links, log, markdown, now, pages, tree, waterfall};
 use crate::reads::graph as calls;
 use crate::reads::history::{self, History};
-use crate::reads::open_requests::{Doing, OpenRequest};
+use crate::reads::open_requests::OpenRequest;
 use crate::reads::work_state::{ConversationState, WorkState};
 
 /// The most decisions in the list; the inbox has all.
@@ -114,10 +114,10 @@ pub(super) async fn detail(
     Ok((history, main))
 }
 
-/// Shows in one line who does what of the open work, and what it spent of its budget.
+/// Shows in one line what each agent does with the open work, and what was spent of its budget.
 fn essentials(viewer: &Viewer, history: &History) -> Markup {
-    let doing = |doing: Doing| {
-        let names = history.open.iter().filter(|one| one.doing == doing).map(|one| one.agent.as_str());
+    let doing = |state: WorkState| {
+        let names = history.open.iter().filter(|one| one.state == state).map(|one| one.agent.as_str());
         names.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>()
     };
     let waits = [" is ", " are "].map(|is| format!("{is}{}", viewer.waiting()));
@@ -126,13 +126,13 @@ fn essentials(viewer: &Viewer, history: &History) -> Markup {
     let gone = [" isn't connected: what is open waits for it", " aren't connected: what is open waits for them"];
     let paused = [" is paused: what is open waits for it", " are paused: what is open waits for them"];
     let lines = [
-        (doing(Doing::Held), "", [" is held", " are held"]),
-        (doing(Doing::WaitsForHuman), "", [waits[0].as_str(), waits[1].as_str()]),
-        (doing(Doing::Working), "", working),
-        (doing(Doing::Queued), "queued for ", ["", ""]),
-        (doing(Doing::WaitsForAnswers), "", [" is waiting for answers", " are waiting for answers"]),
-        (doing(Doing::Controlled), "", paused),
-        (doing(Doing::Gone), "", gone),
+        (doing(WorkState::Held), "", [" is held", " are held"]),
+        (doing(WorkState::WaitsForHuman), "", [waits[0].as_str(), waits[1].as_str()]),
+        (doing(WorkState::Working), "", working),
+        (doing(WorkState::Queued), "queued for ", ["", ""]),
+        (doing(WorkState::WaitsForAnswers), "", [" is waiting for answers", " are waiting for answers"]),
+        (doing(WorkState::Controlled(Running::Paused)), "", paused),
+        (doing(WorkState::Gone), "", gone),
     ];
     html! {
         p.facts {
@@ -216,21 +216,8 @@ fn open_work(viewer: &Viewer, moment: &Moment, history: &History) -> Markup {
 }
 
 fn open_request(viewer: &Viewer, moment: &Moment, history: &History, one: &OpenRequest) -> Markup {
-    let word = match one.doing {
-        Doing::WaitsForHuman => viewer.waiting(),
-        Doing::Held => "held",
-        Doing::Working if is_kept(history) => "open turn",
-        Doing::Working => "working",
-        Doing::Queued => "queued",
-        Doing::WaitsForAnswers => "waiting for answers",
-        Doing::Controlled => running_word(Running::Paused),
-        Doing::Gone => "not connected",
-    };
-    let state = if one.doing == Doing::Gone {
-        html! { span.badge.bad { (word) } }
-    } else {
-        badge(word)
-    };
+    let is_ending = one.state == WorkState::Working && is_kept(history);
+    let state = if is_ending { badge("open turn") } else { work_badge(viewer.waiting(), one.state) };
     let subject = html! { @if one.subject.is_empty() { "no text" } @else { (markdown::line(&one.subject, 90)) } };
     html! {
         li data-row tabindex="-1" {
@@ -241,7 +228,7 @@ fn open_request(viewer: &Viewer, moment: &Moment, history: &History, one: &OpenR
             }
             @if one.reference != history.view.summary.reference { " in " (conversation(&one.reference)) }
             span.faint { @if let Some(from) = &one.from { " from " (foreign_line(from)) } " " (time(&rfc3339(one.since), moment.now)) }
-            @if let (Doing::Gone, Some(message)) = (one.doing, one.message) && viewer.role <= Role::Operator {
+            @if let (WorkState::Gone, Some(message)) = (one.state, one.message) && viewer.role <= Role::Operator {
                 " " a.step href={ (url("/compose?reference=")) (encoded(&one.reference)) "&again=" (message) } { "Ask another agent" }
             }
             @if let Some(note) = &one.note {
@@ -490,9 +477,9 @@ fn added(fields: &More) -> String {
     let More { messages, turns, agents, tokens, dollars, hours, .. } = fields;
     let texts = [messages, turns, agents, tokens, dollars, hours];
     let given = texts.into_iter().zip(AMOUNTS).filter(|(text, _)| !matches!(text.trim(), "" | "0"));
-    let words = given.map(|(text, (_, label, _))| {
+    let words = given.map(|(text, (name, label, _))| {
         let amount = text.trim();
-        if label == "Dollars" {
+        if name == "dollars" {
             return money(microusd(amount.parse().unwrap_or_default()));
         }
         let shown = amount.parse::<u64>().map_or_else(|_| amount.to_owned(), number);

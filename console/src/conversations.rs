@@ -261,7 +261,7 @@ pub(super) const fn work_word(waits: &'static str, state: WorkState) -> &'static
     }
 }
 
-/// Shows what open work does, in one word. That nobody is there to go on is red.
+/// Shows what open work does, in one word. *Not connected* is red, because nothing goes on.
 pub(super) fn work_badge(waits: &'static str, state: WorkState) -> Markup {
     let word = work_word(waits, state);
     if state == WorkState::Gone {

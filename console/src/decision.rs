@@ -328,7 +328,7 @@ fn decided(viewer: &Viewer, moment: &Moment, decision: &Decision, held: &Approva
     }
 }
 
-/// Returns how a call ended that nobody decided. The reader may be who stopped its work.
+/// Returns why a call ended without a decision. It names no human, who may be the reader.
 fn undecided(held: &ApprovalView) -> Option<&'static str> {
     let why = held.undecided()?;
     Some(if held.ended == Some(EndReason::Stopped) { "its work was stopped" } else { why })
@@ -472,7 +472,7 @@ pub(super) fn settled(moment: &Moment, decision: &Decision) -> Markup {
     }
 }
 
-/// Shows when something was settled. When nobody settled it, that is when it was asked.
+/// Shows when something was settled, or else when it was asked.
 fn settled_at(settled: Option<&str>, asked: &str, moment: &Moment) -> Markup {
     html! { @if settled.is_none() { "asked " } (time(settled.unwrap_or(asked), moment.now)) }
 }

@@ -89,8 +89,8 @@ pub(super) fn data(event: &Event) -> Markup {
     html! {
         @for (name, value) in members {
             @if !is_unknown(&name, value) {
-                @let told = value.as_str().and_then(|word| in_words(&event.kind, &name, word));
-                span.pair { span.faint { (member(&name)) } " " @match told { Some(told) => (told), None => (excerpt(&words(&name, value), 160)) } } " "
+                @let meaning = value.as_str().and_then(|word| in_words(&event.kind, &name, word));
+                span.pair { span.faint { (member(&name)) } " " @match meaning { Some(meaning) => (meaning), None => (excerpt(&words(&name, value), 160)) } } " "
             }
         }
     }
@@ -132,7 +132,6 @@ fn in_words(kind: &str, name: &str, word: &str) -> Option<&'static str> {
             Ruling::Deny => "deny without asking",
         },
         ("by", "policy") => "a rule of held calls",
-        ("by", "nobody") => "nobody",
         _ => return None,
     };
     Some(words)

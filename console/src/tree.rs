@@ -13,9 +13,11 @@ use super::markdown;
 use super::pages::in_tree;
 use super::parts::{badge, bytes, conversation, foreign_line, reason_of, room, spent, time, url};
 use super::terms::told_of;
-use super::work::{Happened, Mark, TIMED_OUT, Work, Works, duration};
+use super::work::{Happened, Mark, Work, Works, duration};
 use crate::reads::history::{History, HistoryEntry};
 
+/// What a human may do about a request that timed out.
+const TIMED_OUT: &str = "Nobody finished it in time. Ask again, ask another agent, or dismiss it?";
 /// The characters that are shown of a message.
 const BODY_CHARS: usize = 240;
 
@@ -159,7 +161,11 @@ fn marked(showing: &Showing<'_>, mark: &Mark, line: &HistoryEntry) -> Markup {
         },
         Happened::Question(id, body, settled) => html! {
             li.mark data-row tabindex="-1" {
-                (badge(settled.unwrap_or(if **body == *TIMED_OUT { "timed out" } else { "open" }))) @if **body != *TIMED_OUT { " question" } " " a data-open-row href={ (url("/questions/")) (id) } { (id) } ": " (markdown::line(body, 140))
+                @match body {
+                    Some(_) => { (badge(settled.unwrap_or("open"))) " question " }
+                    None => { (badge(settled.unwrap_or("timed out"))) " " }
+                }
+                a data-open-row href={ (url("/questions/")) (id) } { (id) } ": " (markdown::line(body.as_deref().unwrap_or(TIMED_OUT), 140))
             }
         },
     }

@@ -12,9 +12,6 @@ use lastword_wire::Outcome;
 
 use crate::reads::history::{History, HistoryEntry};
 
-/// What the broker asks about a request that timed out.
-pub(super) const TIMED_OUT: &str = "Nobody finished it in time. Ask again, ask another agent, or dismiss it?";
-
 /// A stretch of time; it has no end while it lasts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
@@ -64,8 +61,8 @@ pub(super) enum Happened {
     Refused,
     /// A held call: its id, the tool, and the decision once there is one.
     Call(ApprovalId, Box<str>, Option<&'static str>),
-    /// A question to a human: its id, its text, and how it ended once it has.
-    Question(EscalationId, Box<str>, Option<&'static str>),
+    /// A question to a human: its id, its text unless it is about a time-out, and how it ended once it has.
+    Question(EscalationId, Option<Box<str>>, Option<&'static str>),
 }
 
 /// The work on one request.
@@ -212,7 +209,7 @@ impl Works {
                 }
             }
             Fact::EscalationOpened(EscalationOpened { escalation, task: Some(task), cause, body, .. }) => {
-                let body = if *cause == EscalationCause::TimedOut { TIMED_OUT.into() } else { body.clone() };
+                let body = (*cause != EscalationCause::TimedOut).then(|| body.clone());
                 let place = self.wait(*task, at, index, Happened::Question(*escalation, body, None));
                 self.questions.extend(place.map(|place| (*escalation, place)));
             }

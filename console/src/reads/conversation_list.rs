@@ -113,8 +113,10 @@ pub(crate) async fn list(ctx: &Context, caller: Caller, params: ListParams) -> R
     let limited = wanted.limits();
     let candidates = move |live: &Live<'_>| -> Option<Vec<ConvId>> {
         let all = live.state.conversations.range(..);
-        let asking = asking(live.state);
-        limited.then(|| all.filter(|(_, conv)| wanted.admits(live, conv, &asking)).map(|(id, _)| id).collect())
+        limited.then(|| {
+            let look = wanted.look(live);
+            all.filter(|(id, conv)| wanted.admits(live, *id, conv, &look)).map(|(id, _)| id).collect()
+        })
     };
     let convs = ctx.handle.query(candidates).await?;
     let before = before.map(|place| Seq(place.at));
@@ -348,6 +350,15 @@ struct Wanted {
     state: Option<WantedState>,
 }
 
+/// What a filter by what work does compares with.
+#[derive(Default)]
+struct WorkLook {
+    /// Each conversation with open work and all below it.
+    lineages: BTreeMap<ConvId, Vec<ConvId>>,
+    /// The tasks that wait for a human.
+    asking: BTreeSet<TaskId>,
+}
+
 /// A status, what open work does, or the outcome of a conversation that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WantedState {
@@ -380,10 +391,11 @@ impl WantedState {
         })
     }
 
-    fn admits(self, live: &Live<'_>, conv: &Conversation, asking: &BTreeSet<TaskId>) -> bool {
+    fn admits(self, live: &Live<'_>, id: ConvId, conv: &Conversation, look: &WorkLook) -> bool {
         let state = live.state;
         let status = views::standing(state, conv);
-        let does = |work| ConversationState::of(live, conv, &[], asking) == ConversationState::Open(work);
+        let below = || look.lineages.get(&id).map(Vec::as_slice).unwrap_or_default();
+        let does = |work| ConversationState::of(live, conv, below(), &look.asking) == ConversationState::Open(work);
         let ended = || views::outcome(state, conv).filter(|_| status == ConversationStatus::Idle);
         match self {
             // The work in it was stopped, or the conversation itself.
@@ -407,21 +419,31 @@ impl Wanted {
         !self.reference.is_empty() || self.state.is_some()
     }
 
-    fn admits(&self, live: &Live<'_>, conv: &Conversation, asking: &BTreeSet<TaskId>) -> bool {
+    /// Returns what a filter by what work does compares with, as the list shows it; nothing for the others.
+    fn look(&self, live: &Live<'_>) -> WorkLook {
+        let paused = WantedState::Status(ConversationStatus::Paused);
+        if !self.state.is_some_and(|state| state == paused || matches!(state, WantedState::Work(_))) {
+            return WorkLook::default();
+        }
+        let open = live.state.conversations.range(..).filter(|(_, conv)| !conv.open_tasks.is_empty());
+        WorkLook { lineages: lineages(live.state, &open.map(|(id, _)| id).collect()), asking: asking(live.state) }
+    }
+
+    fn admits(&self, live: &Live<'_>, id: ConvId, conv: &Conversation, look: &WorkLook) -> bool {
         let named = self.reference.is_empty() || conv.reference.as_str().to_ascii_lowercase().contains(&self.reference);
-        named && self.state.is_none_or(|wanted| wanted.admits(live, conv, asking))
+        named && self.state.is_none_or(|wanted| wanted.admits(live, id, conv, look))
     }
 }
 
 /// Returns one page of single conversations. Keeps no more than a page while scanning, to hold up the broker as little as
 /// possible.
 fn by_attention(live: &Live<'_>, wanted: &Wanted, before: Option<ListPlace>) -> (Vec<Family>, Option<String>) {
-    let (state, asking) = (live.state, asking(live.state));
+    let (state, look) = (live.state, wanted.look(live));
     let mut page = std::collections::BinaryHeap::with_capacity(PAGE + 2);
     for (id, conv) in state.conversations.range(..) {
         let place = ListPlace::of(state, id, conv);
         let worse = page.len() > PAGE && page.peek().is_some_and(|std::cmp::Reverse(least)| place < *least);
-        if worse || before.is_some_and(|before| place >= before) || !wanted.admits(live, conv, &asking) {
+        if worse || before.is_some_and(|before| place >= before) || !wanted.admits(live, id, conv, &look) {
             continue;
         }
         page.push(std::cmp::Reverse(place));

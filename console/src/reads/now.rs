@@ -378,8 +378,7 @@ fn tasks(state: &State, grant: GrantId) -> Vec<(TaskId, &Task)> {
 fn work_state(live: &Live<'_>, grant: &Grant, tasks: &[(TaskId, &Task)], asking: &BTreeSet<TaskId>) -> WorkState {
     let state = live.state;
     let conv = state.conversations.get(&grant.conv);
-    let paused = Some(state.running).filter(|running| *running != Running::Active);
-    let running = paused.or(conv.map(|conv| conv.running)).unwrap_or(Running::Active);
+    let running = state.running.max(state.running_in(grant.conv));
     if grant.latched.is_some() || conv.is_some_and(|conv| conv.latched) {
         WorkState::Held
     } else if running != Running::Active {

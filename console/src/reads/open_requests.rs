@@ -13,31 +13,12 @@ use lastword_server::views::{self, Shown};
 use lastword_server::{ApiError, Context};
 use lastword_store::{Cursor, Filter};
 
-use super::work_state::{asking, controlled, is_gone};
+use super::work_state::{WorkState, asking, controlled, is_gone};
 
 /// The most requests in the list.
 const REQUESTS_MAX: usize = 50;
 /// The most notes of one agent that are searched for those on its open requests.
 const NOTES_MAX: usize = 50;
-
-/// What an open request does, in the order of the list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Doing {
-    /// A limit or a human holds it.
-    Held,
-    /// Its agent waits for a human.
-    WaitsForHuman,
-    /// Its agent has an open turn.
-    Working,
-    /// It is queued.
-    Queued,
-    /// Its agent waits for answers.
-    WaitsForAnswers,
-    /// A human paused or stopped its agent.
-    Controlled,
-    /// Its agent neither is connected nor polls, so nothing goes on.
-    Gone,
-}
 
 /// A note of an agent on its progress.
 #[derive(Clone, Debug)]
@@ -67,7 +48,7 @@ pub(crate) struct OpenRequest {
     /// When it was sent.
     pub(crate) since: Time,
     /// What it does.
-    pub(crate) doing: Doing,
+    pub(crate) state: WorkState,
     /// The newest note on its progress.
     pub(crate) note: Option<ProgressNote>,
 }
@@ -102,28 +83,30 @@ fn open(live: &Live<'_>, convs: &[ConvId]) -> Vec<OpenRequest> {
             message: known.request.as_ref().map(|request| request.message),
             subject: String::new(),
             since: known.created_at,
-            doing: doing(live, known, asking.contains(&task)),
+            state: work_state(live, known, asking.contains(&task)),
             note: None,
         })
     };
     let mut open: Vec<OpenRequest> = tasks.filter_map(one).collect();
-    open.sort_by_key(|one| (!matches!(one.doing, Doing::WaitsForHuman | Doing::Held), one.since, one.task));
+    open.sort_by_key(|one| (!matches!(one.state, WorkState::WaitsForHuman | WorkState::Held), one.since, one.task));
     open.truncate(REQUESTS_MAX);
     open
 }
 
-fn doing(live: &Live<'_>, task: &Task, asks: bool) -> Doing {
-    match task.phase {
-        // In the order in which an agent's own state is told.
-        // A pause is told by the state of the whole.
-        _ if live.state.is_parked(task) && live.state.running_in(task.conv) == Running::Active => Doing::Held,
-        _ if task.children.is_empty() && controlled(live.state, task).is_some() => Doing::Controlled,
-        _ if asks => Doing::WaitsForHuman,
-        Phase::Open(_) => Doing::Working,
-        // Others still work for it.
-        _ if task.children.is_empty() && is_gone(live, task.agent) => Doing::Gone,
-        Phase::Queued => Doing::Queued,
-        Phase::Waiting | Phase::Closed(..) => Doing::WaitsForAnswers,
+fn work_state(live: &Live<'_>, task: &Task, asks: bool) -> WorkState {
+    let (state, is_leaf) = (live.state, task.children.is_empty());
+    // A paused conversation is told by the state of the whole.
+    if state.is_parked(task) && state.running_in(task.conv) == Running::Active {
+        return WorkState::Held;
+    }
+    match (task.phase, controlled(state, task)) {
+        // Others still work for what has children.
+        (_, Some(running)) if is_leaf => WorkState::Controlled(running),
+        _ if asks => WorkState::WaitsForHuman,
+        (Phase::Open(_), _) => WorkState::Working,
+        _ if is_leaf && is_gone(live, task.agent) => WorkState::Gone,
+        (Phase::Queued, _) => WorkState::Queued,
+        (Phase::Waiting | Phase::Closed(..), _) => WorkState::WaitsForAnswers,
     }
 }
 

@@ -166,6 +166,31 @@ async fn what_agents_do_has_the_same_numbers_on_each_page_also_while_the_workspa
 }
 
 #[tokio::test]
+async fn a_pause_above_work_is_told_on_the_front_page_too_and_a_filter_finds_what_its_row_says() {
+    let world = World::with(&["kilo", "hive"]).await;
+    for work in ["TOP-1", "TOP-1/2"] {
+        world.send("operator", "kilo", work, "job").await.is(201);
+    }
+    let lead = world.take("kilo").await;
+    world
+        .post("kilo", "/v1/messages", json!({"type": "request", "to": "hive", "body": "a part", "ref": "TOP-1/3"}))
+        .await
+        .is(201);
+    world.take("hive").await;
+    world.finish("kilo", &lead, "").await.is(200);
+    let browser = Browser::signed_in(&world).await;
+    // Its own task waits for answers, and a child conversation works for it.
+    let working = "TOP-1</a> <span class=\"badge good\">working";
+    browser.get("/conversations?state=working").await.is(200).has(working).has("TOP-1/3</a>");
+    browser.get("/conversations?state=waiting_for_answers").await.is(200).lacks("TOP-1</a>");
+    browser.post("/conversations/TOP-1/pause", &[]).await.is(200);
+    browser.get("/").await.is(200).has("pieces of work: 2 paused").lacks("working");
+    let paused =
+        browser.get("/conversations?state=paused").await.is(200).has("TOP-1</a>").has("TOP-1/2</a>").has("TOP-1/3</a>");
+    assert!(!paused.text.contains(">working<"), "{}", paused.text);
+}
+
+#[tokio::test]
 async fn work_has_the_same_word_in_the_list_on_its_page_and_on_the_front_page_and_a_filter_for_it() {
     let world = World::with(&["kilo", "hive", "mike"]).await;
     for (who, work) in [("kilo", "ASKS-1"), ("mike", "WORKS-1")] {

@@ -64,6 +64,8 @@ async fn an_agent_that_rests_is_given_more_for_today_on_its_page() {
         .lacks(">stopped<");
     browser.get("/graph").await.is(200).has("<span class=\"dot rests\"></span> budget used up").has("until 00:00 UTC");
     browser.get("/").await.is(200).has("starts no work before <time ");
+    let set = browser.post("/agents/kilo/limits", &[("agent_day_tokens_max", "150")]).await.is(200);
+    set.has("It has used 200 of 150 today already.");
     let from = "div#grant-form-said";
     let give = async |tokens: &str, usd: &str| {
         browser.post_from("/agents/kilo/grant", &[("tokens", tokens), ("cost_usd", usd)], from).await
@@ -76,6 +78,7 @@ async fn an_agent_that_rests_is_given_more_for_today_on_its_page() {
     assert_eq!(world.get("operator", "/v1/agents/kilo").await.is(200)["rests_until"], Value::Null);
     // What is given counts from what is used.
     browser.get("/agents/kilo").await.is(200).has("200/1\u{202f}200");
+    browser.post("/agents/kilo/limits", &[("agent_day_tokens_max", "5000")]).await.is(200).lacks("today already");
 }
 
 #[tokio::test]

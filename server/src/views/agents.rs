@@ -101,8 +101,8 @@ pub struct Member {
     pub polled_at: Option<Time>,
     /// When it last asked for deliveries since the server started, however long ago.
     pub asked_at: Option<Time>,
-    /// Whether the workspace is running, paused or stopped, or all conversations in which it has an open turn are.
-    pub around: Running,
+    /// What a human did to the workspace, or to all conversations in which it has an open turn.
+    pub enclosing: Running,
 }
 
 /// What an agent does, in the order of what a human should see first.
@@ -183,7 +183,7 @@ impl Member {
             Running::Active if reachable => Activity::Idle,
             Running::Active => Activity::Away,
         };
-        match (self.around, does) {
+        match (self.enclosing, does) {
             (Running::Paused, Activity::WaitsForHuman | Activity::Working | Activity::Queued) => Activity::Paused,
             (Running::Stopped, Activity::WaitsForHuman | Activity::Working | Activity::Queued) => Activity::Stopped,
             _ => does,
@@ -254,12 +254,12 @@ pub fn member(live: &Live<'_>, id: AgentId) -> Option<Member> {
         rests_until: known.rests_until(),
         polled_at: polled_at(live, id),
         asked_at: live.polled_at(id),
-        around: state.running.max(around(state, known)),
+        enclosing: state.running.max(enclosing(state, known)),
     })
 }
 
 /// Returns whether a human paused or stopped all conversations in which an agent has an open turn.
-fn around(state: &State, agent: &Agent) -> Running {
+fn enclosing(state: &State, agent: &Agent) -> Running {
     let tasks = agent.turns.iter().filter_map(|turn| state.tasks.get(&state.turns.get(turn)?.task));
     tasks.map(|task| state.running_in(task.conv)).min().unwrap_or_default()
 }
