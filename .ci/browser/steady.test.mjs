@@ -138,8 +138,8 @@ test('the outcome of a decision moves no other card', async () => {
   assert.deepEqual(await at(), was);
   // The card stays in its place; what counts and what decides are told and gone.
   await page.locator(`#${first}.settled`).waitFor();
-  const waiting = await page.locator('#waiting').getAttribute('data-waiting');
-  await page.locator('#main > .heading').getByText(`${waiting} pending decision`).waitFor();
+  await page.locator('#main > .heading').getByText('1 pending decision,').waitFor();
+  await until(() => page.locator('#waiting').getAttribute('data-waiting'), '1');
   assert.ok(await approve(first).isHidden());
   assert.deepEqual(await at(), was);
 });
